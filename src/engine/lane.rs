@@ -1,0 +1,84 @@
+//! What a lane is: one way to run the model, as the router and the front ends see it.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum LaneId {
+    Npu,
+    Cpu,
+}
+
+impl LaneId {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Npu => "npu",
+            Self::Cpu => "cpu",
+        }
+    }
+}
+
+impl fmt::Display for LaneId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum LaneState {
+    Ready,
+    /// It cannot run here: the plug-in, the device or the model for it is missing.
+    Absent {
+        reason: String,
+    },
+    /// It ran, or should have, and broke.
+    Failed {
+        reason: String,
+    },
+}
+
+/// How many nodes of the model's graphs run on which execution provider, as ONNX Runtime assigned them.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Placement {
+    pub nodes_by_provider: Vec<(String, usize)>,
+}
+
+impl Placement {
+    pub fn total(&self) -> usize {
+        self.nodes_by_provider.iter().map(|(_, nodes)| nodes).sum()
+    }
+
+    pub fn nodes_on(&self, provider: &str) -> usize {
+        self.nodes_by_provider.iter().filter(|(name, _)| name == provider).map(|(_, nodes)| nodes).sum()
+    }
+}
+
+/// Rates measured by the answers of this session; absent until the first one.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct MeasuredRates {
+    /// Tokens per second.
+    pub prefill: Option<f64>,
+    /// Tokens per second.
+    pub decode: Option<f64>,
+}
+
+/// A lane as it stands now.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LaneStatus {
+    pub id: LaneId,
+    /// ONNX Runtime's name of it: `CPUExecutionProvider`, `QNNExecutionProvider`.
+    pub execution_provider: String,
+    /// The hardware's own name where it is known.
+    pub device: Option<String>,
+    /// The execution provider runs on a simulator.
+    pub emulated: bool,
+    pub state: LaneState,
+    /// Prompt and answer together, in tokens; 0 where the lane is not ready.
+    pub context_limit: usize,
+    pub threads: Option<usize>,
+    /// What ONNX Runtime reported after the session was made; `None` where it was not.
+    pub placement: Option<Placement>,
+    pub measured: MeasuredRates,
+}

@@ -1,0 +1,62 @@
+//! What a front end asks of the engine.
+
+use serde::{Deserialize, Serialize};
+
+use super::lane::LaneId;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Role {
+    System,
+    User,
+    Assistant,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ChatMessage {
+    pub role: Role,
+    pub content: String,
+}
+
+impl ChatMessage {
+    pub fn new(role: Role, content: impl Into<String>) -> Self {
+        Self { role, content: content.into() }
+    }
+}
+
+/// How the next token is chosen from the logits. Applied in this order: repetition penalty, temperature, top-k,
+/// top-p, min-p, then a draw.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Sampling {
+    /// 0 is greedy: the most likely token, no draw.
+    pub temperature: f32,
+    /// Keep the k most likely tokens; 0 keeps all.
+    pub top_k: usize,
+    /// Keep the most likely tokens whose probabilities add up to at least this; 1 keeps all.
+    pub top_p: f32,
+    /// Keep tokens at least this fraction as likely as the most likely one; 0 keeps all.
+    pub min_p: f32,
+    /// Divide positive and multiply negative logits of tokens that were seen (Keskar et al. 2019); 1 changes nothing.
+    pub repetition_penalty: f32,
+    /// The same seed and the same conversation give the same text; `None` draws a new one for each answer.
+    pub seed: Option<u64>,
+}
+
+impl Sampling {
+    pub const GREEDY: Self =
+        Self { temperature: 0.0, top_k: 0, top_p: 1.0, min_p: 0.0, repetition_penalty: 1.0, seed: None };
+}
+
+/// One turn of a conversation to be answered.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ChatRequest {
+    /// The whole conversation, oldest first, ending with the message to answer.
+    pub messages: Vec<ChatMessage>,
+    pub sampling: Sampling,
+    /// The longest answer, in tokens.
+    pub max_tokens: usize,
+    /// Texts that end the answer; they are not part of it.
+    pub stop: Vec<String>,
+    /// The user's override of the router.
+    pub lane: Option<LaneId>,
+}

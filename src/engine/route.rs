@@ -1,0 +1,147 @@
+//! The router: which lane answers a request, by which rule, and why not the others.
+//!
+//! Pure: facts in, a decision out. Finding the facts (tokens, lane states, measured rates) is the engine's work.
+
+use std::time::Duration;
+
+use super::lane::{LaneId, LaneState, LaneStatus};
+
+/// All that decides.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RoutingFacts<'a> {
+    /// The prompt in tokens, after the chat template.
+    pub prompt_tokens: usize,
+    /// The longest answer that was asked for, in tokens.
+    pub answer_tokens: usize,
+    /// In the order in which they are preferred.
+    pub lanes: &'a [LaneStatus],
+    /// The user's override.
+    pub requested: Option<LaneId>,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct RoutingDecision {
+    pub lane: LaneId,
+    pub execution_provider: String,
+    pub emulated: bool,
+    pub rule: Rule,
+    pub prompt_tokens: usize,
+    /// The longest answer that was asked for.
+    pub answer_tokens: usize,
+    pub context_limit: usize,
+    /// From the prefill rate that this lane measured before; `None` before its first answer. An estimate that counts
+    /// every prompt token as new.
+    pub predicted_ttft: Option<Duration>,
+    pub rejected: Vec<Rejection>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Rule {
+    /// The user named the lane.
+    Requested,
+    /// The only lane that is ready.
+    OnlyReady,
+    /// The first lane, in order of preference, whose context holds prompt and answer.
+    FirstThatFits,
+    /// No lane holds prompt and answer: the one with the longest context answers, and old turns may be dropped.
+    LongestContext,
+}
+
+impl Rule {
+    /// Stable names, for JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Requested => "requested",
+            Self::OnlyReady => "only_ready",
+            Self::FirstThatFits => "first_that_fits",
+            Self::LongestContext => "longest_context",
+        }
+    }
+
+    pub fn explain(self) -> &'static str {
+        match self {
+            Self::Requested => "you asked for it",
+            Self::OnlyReady => "the only lane ready",
+            Self::FirstThatFits => "first that fits",
+            Self::LongestContext => "longest context",
+        }
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Rejection {
+    pub lane: LaneId,
+    pub reason: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum RouteError {
+    #[error("the {lane} lane was asked for, but it is not ready: {reason}")]
+    RequestedNotReady { lane: LaneId, reason: String },
+    #[error("the {lane} lane was asked for, but this program has no such lane")]
+    RequestedUnknown { lane: LaneId },
+    #[error("no lane is ready: {}", .0.iter().map(|r| format!("{}: {}", r.lane, r.reason)).collect::<Vec<_>>().join("; "))]
+    NoneReady(Vec<Rejection>),
+}
+
+pub fn route(facts: &RoutingFacts<'_>) -> Result<RoutingDecision, RouteError> {
+    let needed = facts.prompt_tokens + facts.answer_tokens;
+    let ready: Vec<&LaneStatus> = facts.lanes.iter().filter(|lane| lane.state == LaneState::Ready).collect();
+
+    let (chosen, rule) = if let Some(id) = facts.requested {
+        let lane = facts.lanes.iter().find(|lane| lane.id == id).ok_or(RouteError::RequestedUnknown { lane: id })?;
+        if let Some(reason) = not_ready(lane) {
+            return Err(RouteError::RequestedNotReady { lane: id, reason });
+        }
+        (lane, Rule::Requested)
+    } else if let [only] = ready[..] {
+        (only, Rule::OnlyReady)
+    } else if let Some(fits) = ready.iter().find(|lane| needed <= lane.context_limit) {
+        (*fits, Rule::FirstThatFits)
+    } else if let Some(longest) = ready.iter().rev().max_by_key(|lane| lane.context_limit) {
+        (*longest, Rule::LongestContext)
+    } else {
+        return Err(RouteError::NoneReady(rejections(facts, None, needed)));
+    };
+
+    Ok(RoutingDecision {
+        lane: chosen.id,
+        execution_provider: chosen.execution_provider.clone(),
+        emulated: chosen.emulated,
+        rule,
+        prompt_tokens: facts.prompt_tokens,
+        answer_tokens: facts.answer_tokens,
+        context_limit: chosen.context_limit,
+        predicted_ttft: chosen
+            .measured
+            .prefill
+            .filter(|rate| *rate > 0.0)
+            .map(|rate| Duration::from_secs_f64(facts.prompt_tokens as f64 / rate)),
+        rejected: rejections(facts, Some((chosen.id, rule)), needed),
+    })
+}
+
+fn not_ready(lane: &LaneStatus) -> Option<String> {
+    match &lane.state {
+        LaneState::Ready => None,
+        LaneState::Absent { reason } => Some(reason.clone()),
+        LaneState::Failed { reason } => Some(format!("failed: {reason}")),
+    }
+}
+
+fn rejections(facts: &RoutingFacts<'_>, chosen: Option<(LaneId, Rule)>, needed: usize) -> Vec<Rejection> {
+    facts
+        .lanes
+        .iter()
+        .filter(|lane| chosen.is_none_or(|(id, _)| id != lane.id))
+        .map(|lane| Rejection {
+            lane: lane.id,
+            reason: not_ready(lane).unwrap_or_else(|| match chosen {
+                Some((id, Rule::Requested)) => format!("you asked for {id}"),
+                _ if needed > lane.context_limit => format!("{needed} tokens, context of {}", lane.context_limit),
+                Some((id, _)) => format!("{id} comes first"),
+                None => "not chosen".to_string(),
+            }),
+        })
+        .collect()
+}

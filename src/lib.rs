@@ -1,0 +1,16 @@
+//! ortalk: chat in the terminal with a language model on your own machine, and see which silicon answers.
+//!
+//! The library is laid out in floors; each module uses only those below it (see `ARCHITECTURE.md`).
+
+pub mod builder;
+pub mod cli;
+pub mod commands;
+pub mod config;
+pub mod decoder;
+pub mod engine;
+pub mod model;
+pub mod onnx_runtime;
+pub mod paths;
+pub mod provision;
+pub mod telemetry;
+pub mod tui;

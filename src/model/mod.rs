@@ -1,0 +1,1 @@
+//! What a model folder is: its configuration, tokenizer and chat template.

@@ -1,0 +1,1 @@
+//! ONNX Runtime: loads the shared library, lists devices, makes sessions and proves where their nodes run.

@@ -1,0 +1,87 @@
+//! Statistics of token latencies.
+
+use std::time::Duration;
+
+/// Percentiles are by nearest rank: the smallest measured value that at least p percent of the values do not exceed, so
+/// each is a latency that really happened. The standard deviation is of the population (divides by n), as `winml perf`
+/// reports it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct LatencySummary {
+    pub count: usize,
+    pub mean: Duration,
+    pub std_dev: Duration,
+    pub min: Duration,
+    pub max: Duration,
+    pub p50: Duration,
+    pub p95: Duration,
+    pub p99: Duration,
+}
+
+/// `None` for no latencies at all.
+pub fn summarize(latencies: &[Duration]) -> Option<LatencySummary> {
+    let mut sorted = latencies.to_vec();
+    sorted.sort_unstable();
+    let (min, max) = (*sorted.first()?, *sorted.last()?);
+    let count = sorted.len();
+    let mean = sorted.iter().map(Duration::as_secs_f64).sum::<f64>() / count as f64;
+    let variance = sorted.iter().map(|d| (d.as_secs_f64() - mean).powi(2)).sum::<f64>() / count as f64;
+    Some(LatencySummary {
+        count,
+        mean: Duration::from_secs_f64(mean),
+        std_dev: Duration::from_secs_f64(variance.sqrt()),
+        min,
+        max,
+        p50: percentile(&sorted, 50),
+        p95: percentile(&sorted, 95),
+        p99: percentile(&sorted, 99),
+    })
+}
+
+/// By nearest rank; `sorted` must be ascending and not empty.
+fn percentile(sorted: &[Duration], percent: usize) -> Duration {
+    let rank = (sorted.len() * percent).div_ceil(100).max(1);
+    sorted[rank - 1]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ms(values: &[u64]) -> Vec<Duration> {
+        values.iter().map(|v| Duration::from_millis(*v)).collect()
+    }
+
+    #[test]
+    fn nothing_measured_gives_nothing() {
+        assert_eq!(summarize(&[]), None);
+    }
+
+    #[test]
+    fn one_value_is_every_percentile() {
+        let s = summarize(&ms(&[7])).unwrap();
+        assert_eq!(
+            (s.p50, s.p95, s.p99, s.min, s.max),
+            (ms(&[7])[0], ms(&[7])[0], ms(&[7])[0], ms(&[7])[0], ms(&[7])[0])
+        );
+        assert_eq!(s.std_dev, Duration::ZERO);
+    }
+
+    /// The textbook population 2 4 4 4 5 5 7 9 has mean 5 and standard deviation 2.
+    #[test]
+    fn the_textbook_population() {
+        let s = summarize(&ms(&[9, 2, 4, 5, 4, 7, 4, 5])).unwrap();
+        assert!((s.mean.as_secs_f64() - 0.005).abs() < 1e-9);
+        assert!((s.std_dev.as_secs_f64() - 0.002).abs() < 1e-9);
+        assert_eq!(s.p50, Duration::from_millis(4)); // rank ceil(8 * 0.5) = 4
+        assert_eq!(s.p95, Duration::from_millis(9)); // rank ceil(7.6) = 8
+    }
+
+    #[test]
+    fn nearest_rank_over_a_hundred() {
+        let s = summarize(&ms(&(1..=100).collect::<Vec<_>>())).unwrap();
+        assert_eq!(
+            (s.p50, s.p95, s.p99),
+            (Duration::from_millis(50), Duration::from_millis(95), Duration::from_millis(99))
+        );
+    }
+}

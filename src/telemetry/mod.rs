@@ -1,0 +1,22 @@
+//! Clocks and instruments: statistics of token latencies, and what the machine's own sensors say.
+//!
+//! Nothing here draws or decides; front ends read these values.
+
+pub mod device;
+pub mod latency;
+
+/// A value that was measured, or the reason why it cannot be read here.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Reading<T> {
+    Measured(T),
+    Unavailable(String),
+}
+
+impl<T> Reading<T> {
+    pub fn measured(&self) -> Option<&T> {
+        match self {
+            Self::Measured(value) => Some(value),
+            Self::Unavailable(_) => None,
+        }
+    }
+}
