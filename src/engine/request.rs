@@ -47,6 +47,13 @@ impl Sampling {
         Self { temperature: 0.0, top_k: 0, top_p: 1.0, min_p: 0.0, repetition_penalty: 1.0, seed: None };
 }
 
+impl Default for Sampling {
+    /// For models whose folder suggests nothing.
+    fn default() -> Self {
+        Self { temperature: 0.7, top_k: 40, top_p: 0.95, min_p: 0.05, ..Self::GREEDY }
+    }
+}
+
 /// One turn of a conversation to be answered.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ChatRequest {
