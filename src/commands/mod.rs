@@ -1,6 +1,9 @@
 //! One file a subcommand. This one parses the command line, runs the command and turns its error into a message and an
 //! exit status.
 
+mod fetch;
+mod setup;
+
 use std::process::ExitCode;
 
 use clap::Parser;
@@ -20,6 +23,7 @@ pub fn main() -> ExitCode {
 
 fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
     match cli.command {
-        None | Some(Command::Run(_) | Command::Setup(_) | Command::Build(_)) => Ok(ExitCode::SUCCESS),
+        Some(Command::Setup(_)) => setup::run(),
+        None | Some(Command::Run(_) | Command::Build(_)) => Ok(ExitCode::SUCCESS),
     }
 }

@@ -11,8 +11,8 @@ use crate::paths::HOME_VARIABLE;
 pub struct ProvisionError {
     /// What was being fetched, as a person calls it.
     pub what: String,
-    #[source]
-    pub fault: Fault,
+    /// Part of the message, so not also its source: the command line prints the whole chain.
+    pub fault: Box<Fault>,
     /// How to do without the download; empty where that is no help.
     pub instead: String,
 }
@@ -20,7 +20,7 @@ pub struct ProvisionError {
 impl ProvisionError {
     /// Whether the person stopped it, so that nothing is wrong.
     pub fn is_cancelled(&self) -> bool {
-        matches!(self.fault, Fault::Cancelled)
+        matches!(*self.fault, Fault::Cancelled)
     }
 }
 

@@ -53,7 +53,7 @@ pub fn ensure(artifact: &Artifact, cache: &Path, meter: &mut Meter<'_>) -> Resul
     if artifact.is_installed() {
         return Ok(Installed::Before);
     }
-    let room = Room::enter(cache, meter)?;
+    let room = Room::enter(cache, &artifact.wheel, meter)?;
     // Another process may have fetched it while this one waited for the lock.
     if artifact.is_installed() {
         return Ok(Installed::Before);
@@ -65,6 +65,15 @@ pub fn ensure(artifact: &Artifact, cache: &Path, meter: &mut Meter<'_>) -> Resul
     Ok(Installed::Now)
 }
 
+fn base_in(cache: &Path) -> PathBuf {
+    cache.join("provision")
+}
+
+/// Where processes have their working folders.
+pub fn staging_in(cache: &Path) -> PathBuf {
+    base_in(cache).join("staging")
+}
+
 /// The part of the cache where one process at a time fetches. Dropping it removes the staging folder and frees the lock.
 struct Room {
     staging: PathBuf,
@@ -74,17 +83,17 @@ struct Room {
 }
 
 impl Room {
-    fn enter(cache: &Path, meter: &mut Meter<'_>) -> Result<Self, Fault> {
+    fn enter(cache: &Path, wheel: &Wheel, meter: &mut Meter<'_>) -> Result<Self, Fault> {
         // pip runs in another folder, so a relative ORTALK_HOME must not stay relative.
         let cache = std::path::absolute(cache).map_err(|source| Fault::io("finding", cache, source))?;
-        let base = cache.join("provision");
-        let (all_staging, wheels) = (base.join("staging"), base.join("wheels"));
+        let base = base_in(&cache);
+        let (all_staging, wheels) = (staging_in(&cache), base.join("wheels"));
         for folder in [&all_staging, &wheels] {
             create_folder(folder, &cache)?;
         }
         let lock = lock(&base.join("lock"), &cache, meter)?;
         if lock.is_some() {
-            remove_leftovers(&all_staging, &wheels);
+            remove_leftovers(&all_staging, &wheels, wheel);
         }
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let staging = all_staging.join(format!("{}-{}", std::process::id(), now.as_nanos()));
@@ -192,13 +201,13 @@ fn lock(path: &Path, cache: &Path, meter: &mut Meter<'_>) -> Result<Option<File>
 
 /// Staging of processes that were killed, and wheels that no pin names any more. What cannot be removed (a child of a
 /// killed process may still write) is left for the next run.
-fn remove_leftovers(all_staging: &Path, wheels: &Path) {
+fn remove_leftovers(all_staging: &Path, wheels: &Path, wanted: &Wheel) {
     let entries = |folder: &Path| fs::read_dir(folder).into_iter().flatten().flatten();
     for entry in entries(all_staging) {
         let _ = fs::remove_dir_all(entry.path());
     }
     for entry in entries(wheels) {
-        if !pins::all().any(|wheel| entry.file_name() == wheel.file) {
+        if !pins::all().any(|wheel| entry.file_name() == wheel.file) && entry.file_name() != wanted.file {
             let _ = fs::remove_file(entry.path());
         }
     }

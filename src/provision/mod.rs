@@ -45,6 +45,8 @@ pub struct Progress {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stage {
+    /// Asking Python whether it has ONNX Runtime.
+    Looking,
     /// Another ortalk is fetching; this one goes on when that is done.
     Waiting,
     Downloading,
@@ -55,7 +57,8 @@ pub enum Stage {
 impl std::fmt::Display for Stage {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.pad(match self {
-            Self::Waiting => "waiting",
+            Self::Looking => "looking",
+            Self::Waiting => "waiting for another ortalk",
             Self::Downloading => "downloading",
             Self::Verifying => "verifying",
             Self::Unpacking => "unpacking",
@@ -84,7 +87,7 @@ pub fn ensure_onnx_runtime(paths: &Paths, report: Report<'_>) -> Result<Provisio
             paths.settings_file().display()
         )
     };
-    let failed = |fault| ProvisionError { what: onnx_runtime_name(), fault, instead: instead() };
+    let failed = |fault| ProvisionError { what: onnx_runtime_name(), fault: Box::new(fault), instead: instead() };
     let artifact = onnx_runtime_artifact(paths).ok_or_else(|| {
         let names: Vec<_> = pins::ONNX_RUNTIME.iter().map(|(system, arch, _)| format!("{system} on {arch}")).collect();
         let (system, arch) = (std::env::consts::OS.to_owned(), std::env::consts::ARCH.to_owned());
@@ -99,7 +102,7 @@ pub fn ensure_onnx_runtime(paths: &Paths, report: Report<'_>) -> Result<Provisio
 pub fn ensure_default_model_source(paths: &Paths, report: Report<'_>) -> Result<Provisioned, ProvisionError> {
     provision(&default_model_artifact(paths), paths, report).map_err(|fault| ProvisionError {
         what: DEFAULT_MODEL_NAME.to_owned(),
-        fault,
+        fault: Box::new(fault),
         instead: format!(
             "To use a model that you have: name its folder or GGUF file with --model, or write model = 'PATH' into '{}'.",
             paths.settings_file().display()
