@@ -205,3 +205,98 @@ fn ask_python(paths: &Paths, report: Report<'_>) -> Result<Option<FoundLibrary>,
     let _ = fs::write(note_of_package(paths), init);
     Ok(Some(FoundLibrary { path, origin: LibraryOrigin::PythonPackage }))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Places {
+        dir: tempfile::TempDir,
+        paths: Paths,
+    }
+
+    impl Places {
+        fn new() -> Self {
+            let dir = tempfile::tempdir().unwrap();
+            let paths = Paths::below(&dir.path().join("home"));
+            fs::create_dir_all(&paths.cache).unwrap();
+            Self { paths, dir }
+        }
+
+        fn file(&self, name: &str, content: &str) -> PathBuf {
+            let path = self.dir.path().join(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(&path, content).unwrap();
+            path
+        }
+
+        /// A Python package of this version, and its `__init__.py`.
+        fn package(&self, name: &str, version: &str) -> PathBuf {
+            self.file(&format!("{name}/onnxruntime/capi/{}", library_name()), "");
+            self.file(&format!("{name}/onnxruntime/__init__.py"), &format!("import os\n__version__ = \"{version}\"\n"))
+        }
+    }
+
+    fn library_name() -> &'static str {
+        match std::env::consts::OS {
+            "windows" => "onnxruntime.dll",
+            "macos" => "libonnxruntime.1.31.1.dylib",
+            _ => "libonnxruntime.so.1.31.1",
+        }
+    }
+
+    #[test]
+    fn each_place_is_tried_in_order() {
+        let places = Places::new();
+        let (variable, setting) = (places.file("a.so", ""), places.file("b.so", ""));
+        let beside = places.file(&format!("bin/{}", library_name()), "");
+        let package = places.package("site", "1.31.1");
+        fs::write(note_of_package(&places.paths), package.to_str().unwrap()).unwrap();
+        let settings = Settings { onnx_runtime: Some(setting), ..Settings::default() };
+        let origin = |variable, beside, settings: &Settings| {
+            find(variable, beside, settings, &places.paths).unwrap().map(|found| found.origin)
+        };
+        let bin = beside.parent();
+        assert_eq!(origin(Some(variable), bin, &settings), Some(LibraryOrigin::Variable));
+        assert_eq!(origin(None, bin, &settings), Some(LibraryOrigin::Setting));
+        assert_eq!(origin(None, bin, &Settings::default()), Some(LibraryOrigin::BesideExecutable));
+        assert_eq!(origin(None, None, &Settings::default()), Some(LibraryOrigin::PythonPackage));
+        fs::remove_file(package).unwrap();
+        assert_eq!(origin(None, None, &Settings::default()), None);
+    }
+
+    #[test]
+    fn the_cached_library_comes_before_a_package_and_must_have_its_size() {
+        let places = Places::new();
+        let Some(artifact) = onnx_runtime_artifact(&places.paths) else { return };
+        let find = || find(None, None, &Settings::default(), &places.paths).unwrap();
+        fs::create_dir_all(&artifact.folder).unwrap();
+        let file = fs::File::create(artifact.main_file()).unwrap();
+        file.set_len(artifact.wheel.members[0].bytes - 1).unwrap();
+        assert_eq!(find(), None);
+        file.set_len(artifact.wheel.members[0].bytes).unwrap();
+        let package = places.package("site", "1.31.1");
+        fs::write(note_of_package(&places.paths), package.to_str().unwrap()).unwrap();
+        assert_eq!(find(), Some(FoundLibrary { path: artifact.main_file(), origin: LibraryOrigin::Cache }));
+    }
+
+    #[test]
+    fn a_named_library_that_is_not_there_is_an_error_and_not_passed_over() {
+        let places = Places::new();
+        let missing = places.dir.path().join("none.so");
+        let variable = find(Some(missing.clone()), None, &Settings::default(), &places.paths).unwrap_err().to_string();
+        assert!(variable.starts_with("ORT_DYLIB_PATH names") && variable.contains("none.so"), "{variable}");
+        let settings = Settings { onnx_runtime: Some(places.dir.path().to_path_buf()), ..Settings::default() };
+        let setting = find(None, None, &settings, &places.paths).unwrap_err().to_string();
+        assert!(setting.contains("config.toml") && setting.contains("that is a folder"), "{setting}");
+    }
+
+    #[test]
+    fn only_a_recent_package_is_used() {
+        let places = Places::new();
+        let usable = |version| usable_package(places.package(version, version).to_str().unwrap()).is_some();
+        assert!(usable("1.31.1") && usable("1.24.0") && usable("1.25.0rc1"));
+        assert!(!usable("1.23.2") && !usable("2.0.0") && !usable("") && !usable("one.two"));
+        assert_eq!(usable_package("/no/such/__init__.py"), None);
+    }
+}

