@@ -1,8 +1,10 @@
 //! One file a subcommand. This one parses the command line, runs the command and turns its error into a message and an
 //! exit status.
 
+mod fetch;
 mod run;
 mod session;
+mod setup;
 
 use std::process::ExitCode;
 
@@ -24,6 +26,7 @@ pub fn main() -> ExitCode {
 fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
     match cli.command {
         Some(Command::Run(args)) => run::run(args),
-        None | Some(Command::Setup(_) | Command::Build(_)) => Ok(ExitCode::SUCCESS),
+        Some(Command::Setup(_)) => setup::run(),
+        None | Some(Command::Build(_)) => Ok(ExitCode::SUCCESS),
     }
 }
