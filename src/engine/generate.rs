@@ -181,3 +181,163 @@ fn chunk_end(done: usize, total: usize) -> usize {
     let end = (done + PREFILL_CHUNK).min(total);
     if total - end > 0 && total - end < SHORTEST_PREFILL { total - SHORTEST_PREFILL } else { end }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::Ordering;
+
+    use pretty_assertions::assert_eq;
+    use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+
+    use super::super::testing::{END, ScriptedDecoder, byte_model};
+    use super::*;
+
+    fn job(prompt: &str, max_tokens: usize, stop: &[&str]) -> (Job, UnboundedReceiver<GenerationEvent>) {
+        let (events, received) = unbounded_channel();
+        let job = Job {
+            prompt: prompt.bytes().map(u32::from).collect(),
+            sampling: Sampling::GREEDY,
+            max_tokens,
+            stop: stop.iter().map(|s| s.to_string()).collect(),
+            submitted: Instant::now(),
+            events,
+        };
+        (job, received)
+    }
+
+    fn script(text: &str) -> Vec<u32> {
+        text.bytes().map(u32::from).chain([END]).collect()
+    }
+
+    fn lane(decoder: ScriptedDecoder) -> LaneDecoder {
+        LaneDecoder::new(LaneId::Cpu, Box::new(decoder))
+    }
+
+    /// Answers and returns the pieces of text and how it finished.
+    fn answer(lane: &mut LaneDecoder, prompt: &str, max_tokens: usize, stop: &[&str]) -> (Vec<String>, Finished) {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = byte_model(dir.path());
+        let (job, mut received) = job(prompt, max_tokens, stop);
+        let finished = generate(lane, &folder, &job, &|| false);
+        drop(job);
+        let mut pieces = Vec::new();
+        while let Ok(event) = received.try_recv() {
+            match event {
+                GenerationEvent::Token(token) => pieces.push(token.text),
+                GenerationEvent::TrailingText(text) => pieces.push(format!("+{text}")),
+                _ => {}
+            }
+        }
+        (pieces, finished)
+    }
+
+    #[test]
+    fn an_answer_ends_at_the_end_token() {
+        let (pieces, finished) = answer(&mut lane(ScriptedDecoder::new(&script("Hi!"), 64)), "Hello", 10, &[]);
+        assert_eq!(pieces, ["H", "i", "!"]);
+        assert_eq!(finished.reason, FinishReason::Stop);
+        assert_eq!(finished.usage, Usage { prompt_tokens: 5, completion_tokens: 3, reused_tokens: 0 });
+        assert_eq!(finished.timings.token_latencies.len(), 2);
+        assert!(finished.timings.ttft.is_some());
+    }
+
+    #[test]
+    fn a_character_is_never_cut() {
+        let (pieces, _) = answer(&mut lane(ScriptedDecoder::new(&script("é🦀"), 64)), "ab", 10, &[]);
+        assert_eq!(pieces, ["", "é", "", "", "", "🦀"]);
+    }
+
+    #[test]
+    fn a_cut_answer_gives_its_incomplete_character_at_the_end() {
+        let (pieces, finished) = answer(&mut lane(ScriptedDecoder::new(&script("a🦀"), 64)), "ab", 3, &[]);
+        assert_eq!(pieces, ["a", "", "", "+\u{fffd}"]);
+        assert_eq!(finished.reason, FinishReason::Length);
+    }
+
+    #[test]
+    fn a_stop_text_ends_the_answer_and_stays_out_of_it() {
+        let (pieces, finished) = answer(&mut lane(ScriptedDecoder::new(&script("one. two"), 64)), "ab", 20, &[". "]);
+        assert_eq!(pieces.concat(), "one");
+        assert_eq!(finished.reason, FinishReason::Stop);
+        assert_eq!(finished.usage.completion_tokens, 5);
+    }
+
+    #[test]
+    fn half_a_stop_text_comes_out_when_the_answer_ends() {
+        let (pieces, _) = answer(&mut lane(ScriptedDecoder::new(&script("one."), 64)), "ab", 20, &[". "]);
+        assert_eq!(pieces, ["o", "n", "e", "", "+."]);
+    }
+
+    #[test]
+    fn the_end_of_the_context_is_a_length_finish() {
+        // Five prompt tokens and three answered ones fill eight; the fourth is chosen but has no room to go on from.
+        let (pieces, finished) = answer(&mut lane(ScriptedDecoder::new(&script("abcdefgh"), 8)), "Hello", 50, &[]);
+        assert_eq!(pieces.concat(), "abcd");
+        assert_eq!(finished.reason, FinishReason::Length);
+    }
+
+    #[test]
+    fn a_second_turn_reuses_the_first() {
+        let mut lane = lane(ScriptedDecoder::new(&script("ok"), 400));
+        answer(&mut lane, "first question", 10, &[]);
+        // "first question" and "ok" are in the cache.
+        let (_, finished) = answer(&mut lane, "first questionok, and more", 10, &[]);
+        assert_eq!(finished.usage, Usage { prompt_tokens: 26, completion_tokens: 2, reused_tokens: 16 });
+        assert_eq!(finished.timings.prefill_tokens, 10);
+    }
+
+    #[test]
+    fn the_same_prompt_again_still_runs_two_tokens() {
+        let mut lane = lane(ScriptedDecoder::new(&script("ok"), 400));
+        answer(&mut lane, "question", 10, &[]);
+        let (pieces, finished) = answer(&mut lane, "question", 10, &[]);
+        assert_eq!(pieces, ["o", "k"]);
+        assert_eq!(finished.usage.reused_tokens, 6);
+    }
+
+    #[test]
+    fn no_pass_over_a_prompt_is_a_single_token() {
+        for total in 1..700 {
+            let (mut done, mut lengths) = (0, Vec::new());
+            while done < total {
+                let end = chunk_end(done, total);
+                lengths.push(end - done);
+                done = end;
+            }
+            assert_eq!(lengths.iter().sum::<usize>(), total);
+            assert!(total == 1 || lengths.iter().all(|n| (2..=PREFILL_CHUNK).contains(n)), "{total}: {lengths:?}");
+        }
+    }
+
+    #[test]
+    fn a_dropped_receiver_cancels_within_one_token() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = byte_model(dir.path());
+        let decoder = ScriptedDecoder::new(&vec![u32::from(b'x'); 1000], 2000);
+        let passes = decoder.passes.clone();
+        let mut lane = lane(decoder);
+        let (job, mut received) = job("ab", 1000, &[]);
+        // Stands for a front end that goes away during the fifth pass.
+        let reader = std::cell::RefCell::new(Some(received.try_recv().err().map(|_| received).unwrap()));
+        let finished = generate(&mut lane, &folder, &job, &|| {
+            if passes.load(Ordering::Relaxed) >= 5 {
+                reader.borrow_mut().take();
+            }
+            job.events.is_closed()
+        });
+        assert_eq!(finished.reason, FinishReason::Cancelled);
+        assert_eq!(passes.load(Ordering::Relaxed), 5);
+    }
+
+    #[test]
+    fn a_failed_pass_ends_the_answer_and_the_next_one_starts_afresh() {
+        let mut faulty = ScriptedDecoder::new(&script("abc"), 64);
+        faulty.fault_at = Some(2);
+        let mut lane = lane(faulty);
+        let (pieces, finished) = answer(&mut lane, "Hello", 10, &[]);
+        assert_eq!(pieces, ["a", "b"]);
+        assert_eq!(finished.reason, FinishReason::Error("the forward pass failed: injected fault".into()));
+        let (pieces, finished) = answer(&mut lane, "Hello", 10, &[]);
+        assert_eq!((pieces.concat().as_str(), finished.usage.reused_tokens), ("abc", 0));
+    }
+}

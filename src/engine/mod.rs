@@ -12,6 +12,8 @@ mod prompt;
 pub mod request;
 pub mod route;
 mod sampler;
+#[cfg(test)]
+mod testing;
 mod text;
 mod worker;
 
