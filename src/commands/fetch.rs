@@ -144,19 +144,22 @@ impl Drop for FetchDisplay {
 }
 
 fn draw(bar: &ProgressBar, progress: &Progress, is_new: bool) {
+    // One part of a line can take what is left of the terminal's width: the note where there is one, else the bar.
+    let template = match (&progress.note, progress.total_bytes) {
+        (_, 0) => "{spinner} {prefix} {wide_msg}",
+        (Some(_), _) => "{prefix} {decimal_bytes}/{decimal_total_bytes} {wide_msg}",
+        (None, _) => "{prefix} [{wide_bar}] {decimal_bytes}/{decimal_total_bytes} {decimal_bytes_per_sec}",
+    };
+    // The templates are ours and valid; a bar in another style is better than none.
+    let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
+    // First, as each of the following calls may draw.
+    bar.set_length(progress.total_bytes);
+    bar.set_style(style.progress_chars("=> "));
     if is_new {
-        let template = match progress.total_bytes {
-            0 => "{spinner} {prefix} {wide_msg}",
-            _ => "{prefix} [{bar:24}] {decimal_bytes}/{decimal_total_bytes} {decimal_bytes_per_sec} {wide_msg}",
-        };
-        // The templates are ours and valid; a bar in another style is better than none.
-        let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
-        bar.set_style(style.progress_chars("=> "));
         bar.reset();
         bar.enable_steady_tick(Duration::from_millis(200));
         bar.set_prefix(label(progress));
     }
-    bar.set_length(progress.total_bytes);
     bar.set_position(progress.done_bytes);
     bar.set_message(progress.note.clone().unwrap_or_default());
 }

@@ -51,7 +51,8 @@ pub enum Fault {
     Network { said: String },
     #[error(
         "pip's package registry does not offer {requirement} for {platform}; if pip is set to use a mirror \
-         (python3 -m pip config list), that mirror may lack it. pip said:\n{said}"
+         (python3 -m pip config list), that mirror may lack it; a pip older than 19.2 (python3 -m pip --version) does \
+         not see it. pip said:\n{said}"
     )]
     NotOffered { requirement: String, platform: String, said: String },
     #[error("pip failed ({status}). pip said:\n{said}")]
