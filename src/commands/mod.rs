@@ -1,6 +1,8 @@
 //! One file a subcommand. This one parses the command line, runs the command and turns its error into a message and an
 //! exit status.
 
+mod build;
+
 use std::process::ExitCode;
 
 use clap::Parser;
@@ -20,6 +22,7 @@ pub fn main() -> ExitCode {
 
 fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
     match cli.command {
-        None | Some(Command::Run(_) | Command::Setup(_) | Command::Build(_)) => Ok(ExitCode::SUCCESS),
+        Some(Command::Build(args)) => build::run(&args),
+        None | Some(Command::Run(_) | Command::Setup(_)) => Ok(ExitCode::SUCCESS),
     }
 }
