@@ -1,9 +1,10 @@
 //! One file a subcommand. This one parses the command line, runs the command and turns its error into a message and an
 //! exit status.
 
+mod build;
 mod fetch;
 mod run;
-mod session;
+pub mod session;
 mod setup;
 
 use std::process::ExitCode;
@@ -25,8 +26,9 @@ pub fn main() -> ExitCode {
 
 fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
     match cli.command {
+        Some(Command::Build(args)) => build::run(&args),
         Some(Command::Run(args)) => run::run(args),
         Some(Command::Setup(_)) => setup::run(),
-        None | Some(Command::Build(_)) => Ok(ExitCode::SUCCESS),
+        None => Ok(ExitCode::SUCCESS),
     }
 }
