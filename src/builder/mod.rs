@@ -6,6 +6,7 @@
 
 mod architecture;
 mod blocks;
+mod cache;
 mod decoder_graph;
 mod error;
 mod folder;
@@ -32,6 +33,9 @@ use mapped_file::MappedFile;
 use tokenizer::Vocabulary;
 use weights::StoreError;
 
+use crate::model::{BUILD_FILE, CONFIG_FILE};
+pub use cache::cached;
+
 pub use error::{BuildError, ModelError};
 pub use genai_config::SamplingDefaults;
 pub use gguf::GgufError;
@@ -40,8 +44,6 @@ pub use gguf::GgufError;
 pub const MODEL_FILE: &str = "model.onnx";
 /// The weights' file beside it.
 pub const DATA_FILE: &str = "model.onnx.data";
-/// Says what a folder was built from.
-pub const BUILD_FILE: &str = "ortalk_build.json";
 
 /// How matrices are stored; a folder built by another recipe differs in speed and accuracy.
 pub const RECIPE: &str = "cpu-int8-mix";
@@ -51,6 +53,8 @@ pub const RECIPE: &str = "cpu-int8-mix";
 pub struct BuildOptions {
     /// Defaults for sampling; without them those of the file (`general.sampling.*`), or moderate ones.
     pub sampling: Option<SamplingDefaults>,
+    /// What the model is called on screen; without it, the file's name.
+    pub name: Option<String>,
     /// Threads that convert weights; without it, as many as the machine has.
     pub threads: Option<usize>,
 }
@@ -58,6 +62,8 @@ pub struct BuildOptions {
 /// What the builder is doing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BuildStage {
+    /// Another process builds the same model into the cache.
+    Waiting,
     /// Reading the file's header, keys and vocabulary.
     Reading,
     /// Converting and writing weights.
@@ -82,7 +88,7 @@ pub struct BuildReport {
     pub folder: PathBuf,
     /// `general.architecture` of the file.
     pub architecture: String,
-    /// `general.name` of the file, or else the file's name.
+    /// What it is called on screen.
     pub model: String,
     pub parameters: u64,
     pub nodes: usize,
@@ -136,8 +142,9 @@ pub fn build(
     at(BuildStage::Tokenizer, 0.0);
     let parameters = gguf.tensors().map(|tensor| tensor.elements() as u64).sum();
     let file_name = source.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    let name = gguf.string("general.name").map_err(|error| of_model(error.into()))?;
-    let model = name.unwrap_or(&file_name).to_owned();
+    // The file's name is what a person knows it by; `general.name` may say "Smollm2 135M 8k Lc100K Mix1 Ep2".
+    let stem = || source.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+    let model = options.name.clone().unwrap_or_else(stem);
     let mut types: BTreeMap<String, usize> = BTreeMap::new();
     for tensor in gguf.tensors() {
         *types.entry(tensor.kind.to_string()).or_default() += 1;
@@ -152,7 +159,7 @@ pub fn build(
         "builder": {"name": env!("CARGO_PKG_NAME"), "version": env!("CARGO_PKG_VERSION")},
     });
     let config = genai_config::genai_config(architecture, &dimensions, &vocabulary, &sampling, MODEL_FILE);
-    folder.write_json("genai_config.json", &config)?;
+    folder.write_json(CONFIG_FILE, &config)?;
     folder.write_json("tokenizer_config.json", &vocabulary.config_json(dimensions.context))?;
     // Fifty thousand merges, one a line, help nobody: this one is written compactly.
     folder.write("tokenizer.json", vocabulary.tokenizer_json().to_string().as_bytes())?;

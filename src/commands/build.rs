@@ -35,6 +35,7 @@ pub fn run(args: &BuildArgs) -> anyhow::Result<ExitCode> {
 
 fn finished(stage: BuildStage, started: Instant) {
     let name = match stage {
+        BuildStage::Waiting => "waited for another ortalk",
         BuildStage::Reading => "read the file",
         BuildStage::Weights => "converted weights",
         BuildStage::Graph => "wrote the graph",

@@ -11,20 +11,34 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
+use crate::builder::{BuildProgress, BuildStage};
 use crate::provision::{Progress, Stage};
 
 /// The exit status that shells give a program ended by Ctrl-C.
 pub const INTERRUPTED: u8 = 130;
 
+/// Who minds Ctrl-C and the system's wish to stop once nothing is being fetched any more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AfterFetch {
+    /// The program ends at once.
+    Exit,
+    /// Someone else listens too, as the screen does; nothing happens here.
+    LeaveSignals,
+}
+
 /// Set when the person or the system asks the program to stop.
-#[derive(Debug, Clone, Default)]
-pub struct Interrupt(Arc<AtomicBool>);
+#[derive(Debug, Default)]
+struct Interrupt {
+    asked: AtomicBool,
+    /// Nothing is being fetched any more.
+    over: AtomicBool,
+}
 
 impl Interrupt {
     /// From now on the first Ctrl-C only sets the flag; a second one ends the program at once.
-    pub fn listen() -> std::io::Result<Self> {
-        let interrupt = Self::default();
-        let flag = interrupt.0.clone();
+    fn listen(after: AfterFetch) -> std::io::Result<Arc<Self>> {
+        let interrupt = Arc::new(Self::default());
+        let shared = interrupt.clone();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         // Registered before this returns, so that no signal falls into a gap.
         let mut stop = {
@@ -35,17 +49,15 @@ impl Interrupt {
             runtime.block_on(async {
                 loop {
                     stop.next().await;
-                    if flag.swap(true, Ordering::SeqCst) {
+                    let over = shared.over.load(Ordering::SeqCst);
+                    let again = shared.asked.swap(true, Ordering::SeqCst);
+                    if (over && after == AfterFetch::Exit) || (!over && again) {
                         std::process::exit(INTERRUPTED.into());
                     }
                 }
             });
         })?;
         Ok(interrupt)
-    }
-
-    fn is_set(&self) -> bool {
-        self.0.load(Ordering::SeqCst)
     }
 }
 
@@ -79,96 +91,140 @@ impl StopSignals {
     }
 }
 
-/// Shows a fetch's progress: a bar on a terminal, else one line for each stage.
+/// Shows a fetch's or a build's progress: a bar on a terminal, else one line for each stage. Until there is something to
+/// show, signals are left alone.
 #[derive(Debug)]
 pub struct FetchDisplay {
-    interrupt: Interrupt,
+    after: AfterFetch,
+    interrupt: Option<Arc<Interrupt>>,
     bar: Option<ProgressBar>,
     /// What the bar or the last line is about.
-    shown: Option<(String, Stage)>,
+    shown: Option<String>,
     noted: bool,
 }
 
+/// One look at something that takes time.
+struct Step<'a> {
+    label: String,
+    done: u64,
+    /// 0 where it is not known.
+    total: u64,
+    unit: Unit,
+    note: Option<&'a str>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Unit {
+    Bytes,
+    Percent,
+}
+
 impl FetchDisplay {
-    pub fn new(interrupt: Interrupt) -> Self {
-        let on_terminal = std::io::stderr().is_terminal();
-        let bar = on_terminal.then(|| ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr()));
-        Self { interrupt, bar, shown: None, noted: false }
+    pub fn new(after: AfterFetch) -> Self {
+        Self { after, interrupt: None, bar: None, shown: None, noted: false }
     }
 
     /// For `provision::Report`.
     pub fn report(&mut self, progress: &Progress) -> ControlFlow<()> {
-        if self.interrupt.is_set() {
-            return ControlFlow::Break(());
+        let label = match progress.stage {
+            Stage::Looking => format!("looking for {}", progress.what),
+            stage => format!("{}: {stage}", progress.what),
+        };
+        self.show(&Step {
+            label,
+            done: progress.done_bytes,
+            total: progress.total_bytes,
+            unit: Unit::Bytes,
+            note: progress.note.as_deref(),
+        });
+        let asked = self.interrupt.as_ref().is_some_and(|interrupt| interrupt.asked.load(Ordering::SeqCst));
+        if asked { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    }
+
+    /// For `builder::cached`; a build takes seconds and cannot be stopped on the way.
+    pub fn report_build(&mut self, model: &str, progress: BuildProgress) {
+        let (label, total) = match progress.stage {
+            BuildStage::Waiting => (format!("{model}: waiting for another ortalk"), 0),
+            _ => (format!("{model}: building for the CPU"), 100),
+        };
+        // The weights are nearly all of it.
+        let fraction = match progress.stage {
+            BuildStage::Waiting | BuildStage::Reading => 0.0,
+            BuildStage::Weights => progress.fraction,
+            BuildStage::Graph | BuildStage::Tokenizer => 1.0,
+        };
+        self.show(&Step { label, done: (fraction * 100.0) as u64, total, unit: Unit::Percent, note: None });
+    }
+
+    fn show(&mut self, step: &Step<'_>) {
+        if self.interrupt.is_none() {
+            // Without it, Ctrl-C ends the program at once, which the cache survives as well.
+            self.interrupt = Interrupt::listen(self.after).ok();
+            let on_terminal = std::io::stderr().is_terminal();
+            self.bar = on_terminal.then(|| ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr()));
         }
-        let now = (progress.what.clone(), progress.stage);
-        let is_new = self.shown.as_ref() != Some(&now);
+        let is_new = self.shown.as_ref() != Some(&step.label);
         if is_new {
-            self.shown = Some(now);
+            self.shown = Some(step.label.clone());
             self.noted = false;
         }
         match &self.bar {
-            Some(bar) => draw(bar, progress, is_new),
-            None => self.print(progress, is_new),
+            Some(bar) => draw(bar, step, is_new),
+            None => self.print(step, is_new),
         }
-        ControlFlow::Continue(())
     }
 
-    fn print(&mut self, progress: &Progress, is_new: bool) {
-        let label = label(progress);
+    fn print(&mut self, step: &Step<'_>, is_new: bool) {
+        let label = &step.label;
         if is_new {
-            match progress.total_bytes {
-                0 => eprintln!("{label}"),
-                total => eprintln!("{label} ({})", megabytes(total)),
+            match (step.total, step.unit) {
+                (0, _) | (_, Unit::Percent) => eprintln!("{label}"),
+                (total, Unit::Bytes) => eprintln!("{label} ({})", megabytes(total)),
             }
         }
         // A note changes every second; in a log one of them is enough.
-        if let Some(note) = progress.note.as_ref().filter(|_| !self.noted) {
+        if let Some(note) = step.note.filter(|_| !self.noted) {
             eprintln!("{label}: {note}");
             self.noted = true;
         }
     }
 
-    /// Takes the bar off the screen, so that what follows starts on a clean line.
-    pub fn clear(&mut self) {
+    /// Takes the bar off the screen, so that what follows starts on a clean line, and stops minding Ctrl-C.
+    pub fn finish(&mut self) {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();
+        }
+        if let Some(interrupt) = &self.interrupt {
+            interrupt.over.store(true, Ordering::SeqCst);
         }
     }
 }
 
 impl Drop for FetchDisplay {
     fn drop(&mut self) {
-        self.clear();
+        self.finish();
     }
 }
 
-fn draw(bar: &ProgressBar, progress: &Progress, is_new: bool) {
-    // One part of a line can take what is left of the terminal's width: the note where there is one, else the bar.
-    let template = match (&progress.note, progress.total_bytes) {
-        (_, 0) => "{spinner} {prefix} {wide_msg}",
-        (Some(_), _) => "{prefix} {decimal_bytes}/{decimal_total_bytes} {wide_msg}",
-        (None, _) => "{prefix} [{wide_bar}] {decimal_bytes}/{decimal_total_bytes} {decimal_bytes_per_sec}",
-    };
-    // The templates are ours and valid; a bar in another style is better than none.
-    let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
-    // First, as each of the following calls may draw.
-    bar.set_length(progress.total_bytes);
-    bar.set_style(style.progress_chars("=> "));
+fn draw(bar: &ProgressBar, step: &Step<'_>, is_new: bool) {
     if is_new {
+        let template = match (step.total, step.unit) {
+            (0, _) => "{spinner} {prefix} {wide_msg}",
+            (_, Unit::Bytes) => {
+                "{prefix} [{bar:24}] {decimal_bytes}/{decimal_total_bytes} {decimal_bytes_per_sec} {wide_msg}"
+            }
+            (_, Unit::Percent) => "{prefix} [{bar:24}] {pos} % {wide_msg}",
+        };
+        // The templates are ours and valid; a bar in another style is better than none.
+        let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
+        bar.set_style(style.progress_chars("=> "));
         bar.reset();
         bar.enable_steady_tick(Duration::from_millis(200));
-        bar.set_prefix(label(progress));
+        bar.set_prefix(step.label.clone());
     }
-    bar.set_position(progress.done_bytes);
-    bar.set_message(progress.note.clone().unwrap_or_default());
-}
-
-fn label(progress: &Progress) -> String {
-    match progress.stage {
-        Stage::Looking => format!("looking for {}", progress.what),
-        stage => format!("{}: {stage}", progress.what),
-    }
+    bar.set_length(step.total);
+    bar.set_position(step.done);
+    bar.set_message(step.note.unwrap_or_default().to_string());
 }
 
 /// A size as it is shown to people, in decimal units as pip and download pages have them.

@@ -12,6 +12,7 @@ use std::process::ExitCode;
 use clap::Parser;
 
 use crate::cli::{Cli, Command};
+use crate::provision::ProvisionError;
 
 pub fn main() -> ExitCode {
     let cli = Cli::parse();
@@ -19,7 +20,10 @@ pub fn main() -> ExitCode {
         Ok(code) => code,
         Err(error) => {
             eprintln!("ortalk: {error:#}");
-            ExitCode::FAILURE
+            match error.downcast_ref::<ProvisionError>() {
+                Some(stopped) if stopped.is_cancelled() => fetch::interrupted(),
+                _ => ExitCode::FAILURE,
+            }
         }
     }
 }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use serde_json::{Value, json};
 
+use super::fetch::AfterFetch;
 use super::session::{self, ChatDefaults};
 use crate::cli::RunArgs;
 use crate::engine::{
@@ -15,9 +16,10 @@ use crate::engine::{
 
 pub fn run(args: RunArgs) -> anyhow::Result<ExitCode> {
     let prompt = prompt(args.prompt.as_deref())?;
-    let (engine, defaults) = session::open(&args.chat)?;
+    let prepared = session::prepare(&args.chat, AfterFetch::Exit)?;
+    let engine = prepared.load()?;
     let model = engine.snapshot().model;
-    let request = request(prompt, &defaults, args.stop);
+    let request = request(prompt, &prepared.defaults, args.stop);
     let answer = follow(engine.submit(request), |text| if args.json { Ok(()) } else { print_now(text) })?;
 
     if let FinishReason::Error(reason) = &answer.finished.reason {

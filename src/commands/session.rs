@@ -1,4 +1,4 @@
-//! From settings and arguments to a loaded engine: what the chat and `run` have in common.
+//! From settings and arguments to a loaded engine: what the chat, `run` and `setup` have in common.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -6,16 +6,24 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context, bail};
 
+use super::fetch::{AfterFetch, FetchDisplay};
+use crate::builder::{self, BuildOptions, SamplingDefaults};
 use crate::cli::ChatArgs;
 use crate::config::Settings;
 use crate::engine::{Engine, EngineOptions, LaneId, Sampling};
+use crate::model::read_config;
 use crate::onnx_runtime::{LogSink, OnnxRuntime};
 use crate::paths::Paths;
+use crate::provision::{self, DEFAULT_MODEL_NAME, FoundLibrary, ObtainError};
 
 /// The longest answer where nobody said otherwise, in tokens.
 const DEFAULT_MAX_TOKENS: usize = 1024;
 
+/// As SmolLM2's model card samples.
+const DEFAULT_MODEL_SAMPLING: SamplingDefaults = SamplingDefaults { temperature: 0.2, top_p: 0.9, top_k: 50 };
+
 /// What each request of this session starts from.
+#[derive(Debug, Clone, PartialEq)]
 pub struct ChatDefaults {
     pub system: Option<String>,
     pub sampling: Sampling,
@@ -23,30 +31,97 @@ pub struct ChatDefaults {
     pub lane: Option<LaneId>,
 }
 
-pub fn open(args: &ChatArgs) -> anyhow::Result<(Engine, ChatDefaults)> {
-    let paths = Paths::discover()?;
-    let settings = Settings::load(&paths.settings_file())?;
-    let library: PathBuf = std::env::var_os("ORT_DYLIB_PATH").context("ORT_DYLIB_PATH")?.into();
-    let model = args.model.clone().or(settings.model.clone()).context("model")?;
-    let engine = load(&library, &model, args, &settings, &paths)?;
-    let defaults = defaults(args, &settings, &engine)?;
-    Ok((engine, defaults))
+/// Everything that is needed is on this machine; only loading is left.
+pub struct Prepared {
+    pub paths: Paths,
+    pub settings: Settings,
+    pub defaults: ChatDefaults,
+    /// The model folder.
+    pub model: PathBuf,
+    pub library: PathBuf,
+    threads: Option<usize>,
 }
 
-fn load(library: &Path, model: &Path, args: &ChatArgs, settings: &Settings, paths: &Paths) -> anyhow::Result<Engine> {
-    let runtime = OnnxRuntime::load(library, log_sink(&paths.log_file()))?;
-    let plugin_folders = library.parent().into_iter().map(Path::to_path_buf).chain([paths.libraries()]).collect();
-    Ok(Engine::load(EngineOptions {
-        runtime,
-        model: model.into(),
-        threads: args.threads.map(usize::from).or(settings.threads),
-        plugin_folders,
-    })?)
+/// Finds or fetches ONNX Runtime, and finds, fetches or builds the model. Shows progress on standard error where that
+/// takes time. `after` says who minds Ctrl-C when that is done.
+pub fn prepare(args: &ChatArgs, after: AfterFetch) -> anyhow::Result<Prepared> {
+    let paths = Paths::discover()?;
+    let settings = Settings::load(&paths.settings_file())?;
+    let mut display = FetchDisplay::new(after);
+    let library = library(&settings, &paths, &mut display)?.path;
+    let model = model(args.model.as_deref(), &settings, &paths, &mut display)?;
+    display.finish();
+    let defaults = defaults(args, &settings, &Sampling::suggested(&read_config(&model)?.search))?;
+    let threads = args.threads.map(usize::from).or(settings.threads);
+    Ok(Prepared { paths, settings, defaults, model, library, threads })
+}
+
+impl Prepared {
+    /// Loads the library and the model.
+    pub fn load(&self) -> anyhow::Result<Engine> {
+        let runtime = OnnxRuntime::load(&self.library, log_sink(&self.paths.log_file()))?;
+        let beside = self.library.parent().map(Path::to_path_buf);
+        Ok(Engine::load(EngineOptions {
+            runtime,
+            model: self.model.clone(),
+            threads: self.threads,
+            plugin_folders: beside.into_iter().chain([self.paths.libraries()]).collect(),
+        })?)
+    }
+}
+
+pub fn library(settings: &Settings, paths: &Paths, display: &mut FetchDisplay) -> anyhow::Result<FoundLibrary> {
+    provision::obtain_onnx_runtime(settings, paths, &mut |progress| display.report(progress)).map_err(|error| {
+        match error {
+            ObtainError::Provision(error) => error.into(),
+            ObtainError::Named(error) => error.into(),
+        }
+    })
+}
+
+/// The model folder to chat with: what the argument or the settings name, else the default model.
+pub fn model(
+    argument: Option<&Path>,
+    settings: &Settings,
+    paths: &Paths,
+    display: &mut FetchDisplay,
+) -> anyhow::Result<PathBuf> {
+    let Some(named) = argument.or(settings.model.as_deref()) else {
+        let source = provision::ensure_default_model_source(paths, &mut |progress| display.report(progress))?;
+        let options = BuildOptions {
+            name: Some(DEFAULT_MODEL_NAME.to_string()),
+            sampling: Some(DEFAULT_MODEL_SAMPLING),
+            ..BuildOptions::default()
+        };
+        return Ok(builder::cached(&source.path, &paths.models(), &options, &mut |progress| {
+            display.report_build(DEFAULT_MODEL_NAME, progress);
+        })?);
+    };
+    let by = || match argument {
+        Some(_) => "--model".to_string(),
+        None => format!("model in '{}'", paths.settings_file().display()),
+    };
+    if named.is_dir() {
+        return Ok(named.to_path_buf());
+    }
+    if !named.exists() {
+        bail!("{} names '{}', but there is no such file or folder", by(), named.display());
+    }
+    let name = named.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+    builder::cached(named, &paths.models(), &BuildOptions::default(), &mut |progress| {
+        display.report_build(&name, progress)
+    })
+    .with_context(|| {
+        format!(
+            "{} names '{}', which is neither a model folder nor a GGUF file that can be built",
+            by(),
+            named.display()
+        )
+    })
 }
 
 /// Arguments come before settings, settings before what the model's folder suggests.
-fn defaults(args: &ChatArgs, settings: &Settings, engine: &Engine) -> anyhow::Result<ChatDefaults> {
-    let suggested = engine.suggested_sampling();
+fn defaults(args: &ChatArgs, settings: &Settings, suggested: &Sampling) -> anyhow::Result<ChatDefaults> {
     let sampling = Sampling {
         temperature: args.temperature.or(settings.temperature).unwrap_or(suggested.temperature),
         top_k: args.top_k.or(settings.top_k).unwrap_or(suggested.top_k),

@@ -3,33 +3,20 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::Context;
-
-use super::fetch::{FetchDisplay, Interrupt, interrupted, megabytes};
+use super::fetch::{AfterFetch, FetchDisplay, megabytes};
+use super::session;
 use crate::config::Settings;
 use crate::paths::Paths;
-use crate::provision::{self, DEFAULT_MODEL_NAME, ObtainError, ProvisionError};
+use crate::provision::DEFAULT_MODEL_NAME;
 
 pub fn run() -> anyhow::Result<ExitCode> {
     let paths = Paths::discover()?;
     let settings = Settings::load(&paths.settings_file())?;
-    let interrupt = Interrupt::listen().context("Ctrl-C cannot be listened for")?;
-    let mut display = FetchDisplay::new(interrupt);
+    let mut display = FetchDisplay::new(AfterFetch::Exit);
     let rows = fetch_all(&settings, &paths, &mut display);
-    display.clear();
-    match rows {
-        Ok(rows) => {
-            print!("{}", table(&rows));
-            Ok(ExitCode::SUCCESS)
-        }
-        Err(error) => match error.downcast_ref::<ProvisionError>() {
-            Some(stopped) if stopped.is_cancelled() => {
-                eprintln!("ortalk: {stopped}");
-                Ok(interrupted())
-            }
-            _ => Err(error),
-        },
-    }
+    display.finish();
+    print!("{}", table(&rows?));
+    Ok(ExitCode::SUCCESS)
 }
 
 /// One line of the table: a thing, how it comes to be there, and where it is.
@@ -41,30 +28,14 @@ struct Row {
 }
 
 fn fetch_all(settings: &Settings, paths: &Paths, display: &mut FetchDisplay) -> anyhow::Result<Vec<Row>> {
-    let report = &mut |progress: &_| display.report(progress);
-    let library = provision::obtain_onnx_runtime(settings, paths, report).map_err(|error| match error {
-        ObtainError::Provision(error) => anyhow::Error::from(error),
-        ObtainError::Named(error) => error.into(),
-    })?;
+    let library = session::library(settings, paths, display)?;
     let library = Row { what: "ONNX Runtime".into(), origin: library.origin.to_string(), path: library.path };
-    let model = match &settings.model {
-        Some(path) => {
-            anyhow::ensure!(
-                path.exists(),
-                "model in '{}' names '{}', but there is no such file or folder; correct it, or remove it to use {}",
-                paths.settings_file().display(),
-                path.display(),
-                DEFAULT_MODEL_NAME
-            );
-            Row { what: "model".into(), origin: "named in the settings".into(), path: path.clone() }
-        }
-        None => {
-            let model = provision::ensure_default_model_source(paths, report)?;
-            let origin = if model.fetched { "fetched" } else { "in ortalk's cache" };
-            Row { what: DEFAULT_MODEL_NAME.into(), origin: origin.into(), path: model.path }
-        }
+    let path = session::model(None, settings, paths, display)?;
+    let (what, origin) = match settings.model {
+        Some(_) => ("model".to_string(), "named in the settings"),
+        None => (DEFAULT_MODEL_NAME.to_string(), "in ortalk's cache"),
     };
-    Ok(vec![library, model])
+    Ok(vec![library, Row { what, origin: origin.into(), path }])
 }
 
 fn table(rows: &[Row]) -> String {

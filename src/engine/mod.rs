@@ -158,23 +158,6 @@ impl Engine {
         }
     }
 
-    /// How the model's maker suggests to sample, for what a user left open.
-    pub fn suggested_sampling(&self) -> Sampling {
-        let search = &self.inner.folder.config.search;
-        let default = Sampling::default();
-        if !search.do_sample && search.temperature.is_none() {
-            return default;
-        }
-        Sampling {
-            temperature: if search.do_sample { search.temperature.unwrap_or(1.0) } else { 0.0 },
-            top_k: search.top_k.unwrap_or(default.top_k),
-            // genai writes 0 for "not used".
-            top_p: search.top_p.filter(|p| *p > 0.0).unwrap_or(default.top_p),
-            repetition_penalty: search.repetition_penalty.unwrap_or(default.repetition_penalty),
-            ..default
-        }
-    }
-
     /// What the router would decide for this conversation now, without running anything.
     pub fn preview(&self, request: &ChatRequest) -> Result<RoutingDecision, EngineError> {
         let prompt = prompt::tokenize(&self.inner.folder, &request.messages)?;

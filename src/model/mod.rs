@@ -14,6 +14,8 @@ pub use tokenizer::{Tokenizer, TokenizerError};
 
 /// The file that makes a folder a model folder.
 pub const CONFIG_FILE: &str = "genai_config.json";
+/// Where ortalk's builder records what a folder was built from.
+pub const BUILD_FILE: &str = "ortalk_build.json";
 
 /// A model folder, read and checked; its graphs are not loaded.
 pub struct ModelFolder {
@@ -41,14 +43,20 @@ pub enum ModelError {
     Template(#[from] TemplateError),
 }
 
+/// The folder's configuration alone, which takes no time.
+pub fn read_config(path: &Path) -> Result<GenaiConfig, ModelError> {
+    let config_path = path.join(CONFIG_FILE);
+    if !config_path.is_file() {
+        return Err(ModelError::NotAModelFolder(path.into()));
+    }
+    let config: GenaiConfig = read_json(&config_path)?;
+    config.check().map_err(|reason| ModelError::Invalid { path: config_path, reason })?;
+    Ok(config)
+}
+
 impl ModelFolder {
     pub fn open(path: &Path) -> Result<Self, ModelError> {
-        let config_path = path.join(CONFIG_FILE);
-        if !config_path.is_file() {
-            return Err(ModelError::NotAModelFolder(path.into()));
-        }
-        let config: GenaiConfig = read_json(&config_path)?;
-        config.check().map_err(|reason| ModelError::Invalid { path: config_path, reason })?;
+        let config = read_config(path)?;
         let tokenizer = Tokenizer::open(&path.join("tokenizer.json"))?;
         let tokenizer_config: serde_json::Value =
             read_optional(&path.join("tokenizer_config.json"))?.unwrap_or(serde_json::Value::Null);
@@ -71,7 +79,7 @@ impl ModelFolder {
 }
 
 fn name(path: &Path) -> Result<String, ModelError> {
-    let recorded = read_optional::<serde_json::Value>(&path.join("ortalk_build.json"))?
+    let recorded = read_optional::<serde_json::Value>(&path.join(BUILD_FILE))?
         .and_then(|build| Some(build.get("name")?.as_str()?.to_string()));
     let folder = || path.file_name().map_or_else(|| path.display().to_string(), |n| n.to_string_lossy().into_owned());
     Ok(recorded.unwrap_or_else(folder))
