@@ -2,7 +2,7 @@
 //! exit status.
 
 mod build;
-mod fetch;
+pub mod fetch;
 mod run;
 pub mod session;
 mod setup;
