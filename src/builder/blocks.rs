@@ -3,6 +3,9 @@
 //! The layouts are those of ggml's `ggml-common.h`, the formulas those of `ggml-quants.c`. A block keeps elements 0 to
 //! n/2-1 in low nibbles and the others in high ones. How blocks become ONNX Runtime's layouts is `repack`'s business.
 
+#[cfg(test)]
+mod tests;
+
 use std::fmt;
 
 use half::{bf16, f16};

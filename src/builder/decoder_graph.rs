@@ -5,7 +5,9 @@
 //! float32 `[batch, positions, vocabulary]`, `present.N.key` and `.value` as the past, with the new tokens.
 //!
 //! `logits_index` int64 `[positions]` says at which positions of the sequence logits are wanted. It has the default
-//! `[-1]`, the last one: who does not know it feeds nothing.
+//! `[-1]`, the last one: who does not know it feeds nothing. For them the declared shape of `logits` is
+//! `[batch, 1, vocabulary]`: by the 1 onnxruntime-genai knows that it gets the last position only. ONNX Runtime takes
+//! more positions than that with a warning in its log, and another one about the default at load.
 //!
 //! Operators are ONNX Runtime's (`docs/ContribOperators.md` there). How a matrix is stored is `weights`' business.
 
@@ -239,7 +241,7 @@ impl<'g, 'a> Decoder<'g, 'a, '_> {
             self.multiply("head", "vocabulary.quants", "final_hidden", &vocabulary, None, "logits")?;
         }
         let Dimensions { kv_heads, head_size, .. } = *self.dimensions;
-        let shape = [Size::Named("batch"), Size::Named("positions"), Size::Fixed(rows)];
+        let shape = [Size::Named("batch"), Size::Fixed(1), Size::Fixed(rows)];
         self.graph.output("logits", DataType::Float, &shape);
         let cache = [Size::Named("batch"), Size::Fixed(kv_heads), Size::Named("total"), Size::Fixed(head_size)];
         for layer in 0..self.dimensions.layers {

@@ -16,6 +16,10 @@ mod graph;
 mod mapped_file;
 mod onnx_proto;
 mod repack;
+#[cfg(test)]
+mod testing;
+#[cfg(test)]
+mod tests;
 mod tokenizer;
 mod weights;
 

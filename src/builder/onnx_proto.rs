@@ -84,7 +84,7 @@ pub enum AttributeType {
 /// `onnx.TensorProto`: an initializer, its values inside (`raw_data`, little-endian) or in another file.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct TensorProto {
-    #[prost(int64, repeated, tag = "1")]
+    #[prost(int64, repeated, packed = "false", tag = "1")]
     pub dims: Vec<i64>,
     #[prost(enumeration = "DataType", optional, tag = "2")]
     pub data_type: Option<i32>,
@@ -173,4 +173,62 @@ pub enum Dimension {
     Value(i64),
     #[prost(string, tag = "2")]
     Parameter(String),
+}
+
+#[cfg(test)]
+mod tests {
+    use pretty_assertions::assert_eq;
+    use prost::Message;
+
+    use super::*;
+
+    /// Worked out from protobuf's encoding: a key is the field's number times 8 plus its wire type.
+    #[test]
+    fn attributes_have_the_bytes_of_the_standard() {
+        let attribute = AttributeProto {
+            name: Some("axis".to_owned()),
+            i: Some(-1),
+            r#type: Some(AttributeType::Int.into()),
+            f: None,
+        };
+        let expected = [b"\x0a\x04axis\x18".as_slice(), &[0xff; 9], b"\x01\xa0\x01\x02"].concat();
+        assert_eq!(attribute.encode_to_vec(), expected);
+    }
+
+    #[test]
+    fn tensors_have_the_bytes_of_the_standard() {
+        let tensor = TensorProto {
+            dims: vec![2, 300],
+            data_type: Some(DataType::Int64.into()),
+            name: Some("n".to_owned()),
+            raw_data: Some(vec![9]),
+            data_location: Some(DataLocation::External.into()),
+            ..TensorProto::default()
+        };
+        // Repeated numbers are packed only where the schema says so; `TensorProto.dims` is proto2 and is not.
+        assert_eq!(tensor.encode_to_vec(), b"\x08\x02\x08\xac\x02\x10\x07\x42\x01n\x4a\x01\x09\x70\x01");
+    }
+
+    #[test]
+    fn models_come_back_as_they_were() {
+        let dim = vec![
+            DimensionProto { value: Some(Dimension::Value(3)) },
+            DimensionProto { value: Some(Dimension::Parameter("batch".to_owned())) },
+        ];
+        let tensor = TensorTypeProto { elem_type: Some(DataType::Float.into()), shape: Some(TensorShapeProto { dim }) };
+        let value =
+            ValueInfoProto { name: Some("x".to_owned()), r#type: Some(TypeProto { tensor_type: Some(tensor) }) };
+        let node = NodeProto {
+            input: vec!["x".to_owned(), String::new(), "w".to_owned()],
+            output: vec!["y".to_owned()],
+            op_type: Some("MatMul".to_owned()),
+            ..NodeProto::default()
+        };
+        let graph = GraphProto { node: vec![node], input: vec![value], ..GraphProto::default() };
+        let model = ModelProto { ir_version: Some(10), graph: Some(graph), ..ModelProto::default() };
+        let bytes = model.encode_to_vec();
+        assert_eq!(ModelProto::decode(bytes.as_slice()).unwrap(), model);
+        // An input that is not given must still be there: optional operands go by position.
+        assert!(bytes.windows(5).any(|window| window == b"\x0a\x00\x0a\x01w"));
+    }
 }

@@ -7,6 +7,9 @@
 //!
 //! ggml's blocks also run along K, so a row converts alone; `weights` walks the rows and writes the file.
 
+#[cfg(test)]
+mod tests;
+
 use super::blocks::{AffineBlock, TensorType, five_bits, half_at};
 
 /// Values in one block, ggml's and ours.

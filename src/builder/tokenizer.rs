@@ -4,6 +4,9 @@
 //! file, only the name of a way (`tokenizer.ggml.pre`); the ways are those of the models' own tokenizers and of
 //! llama.cpp's `llama-vocab.cpp`, in the table `PRE_TOKENIZERS`.
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::HashSet;
 
 use serde_json::{Map, Value, json};

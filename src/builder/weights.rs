@@ -3,6 +3,9 @@
 //!
 //! What a row becomes is `repack`'s business; which matrices there are is `decoder_graph`'s.
 
+#[cfg(test)]
+mod tests;
+
 use std::io;
 
 use super::error::ModelError;
