@@ -155,18 +155,31 @@ fn symmetric<const BYTES: usize>(
     }
 }
 
-/// A Q4_1 block on a grid sixteen times finer, where the minimum rounds to an integer zero point: every quant keeps its
-/// place, and the whole block is off by at most 1/32 of its scale.
+/// Steps of a finer grid in one step of a 4-bit block. 15 * 17 is the most that 8 bits hold; fewer than 12 leave too few
+/// grids to choose from to matter, and waste what 8 bits can resolve.
+const FINER: std::ops::RangeInclusive<u8> = 12..=17;
+
+/// A Q4_1 block on a finer grid, on which every quant keeps its place exactly. What is lost is the minimum's distance
+/// from the grid, which is the same for the whole block; of the grids in `FINER` the one that it falls on best is taken.
+/// That leaves 0.5 % of the block's scale on average (a grid of 16 alone leaves 1.6 %), and 1/34 at the worst.
 fn affine_to_8_bits(block: &AffineBlock, quants: &mut [u8; BLOCK]) -> (f32, u8) {
-    let zero_point = (-16.0 * block.minimum / block.scale).round();
-    // Blocks without spread, and those too far on one side of zero (or not finite), are quantized anew.
-    if (0.0..=255.0).contains(&zero_point) {
-        *quants = block.quants.map(|q| q * 16);
-        (block.scale / 16.0, zero_point as u8)
-    } else {
-        let values = block.quants.map(|q| block.scale * f32::from(q) + block.minimum);
-        quantize_block::<255>(&values, quants)
+    let exact = -f64::from(block.minimum) / f64::from(block.scale);
+    let mut best: Option<(f64, u8, u8)> = None;
+    for finer in FINER {
+        let on_grid = exact * f64::from(finer);
+        let zero_point = on_grid.round();
+        let miss = (zero_point - on_grid).abs() / f64::from(finer);
+        // Not so for blocks without spread, for those too far on one side of zero, and where something is not finite.
+        if (0.0..=255.0).contains(&zero_point) && best.is_none_or(|(least, ..)| miss < least) {
+            best = Some((miss, finer, zero_point as u8));
+        }
     }
+    if let Some((_, finer, zero_point)) = best {
+        *quants = block.quants.map(|q| q * finer);
+        return (block.scale / f32::from(finer), zero_point);
+    }
+    let values = block.quants.map(|q| block.scale * f32::from(q) + block.minimum);
+    quantize_block::<255>(&values, quants)
 }
 
 fn convert_residual4(blocks: &[AffineBlock], scratch: &mut Vec<f32>, out: RowOut<'_>) {

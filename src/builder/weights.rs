@@ -111,7 +111,6 @@ pub fn choose_layout(parts: &[Rows<'_, '_>], purpose: Purpose) -> Layout {
     };
     match purpose {
         Purpose::Other | Purpose::GateUp if takes(Layout::Symmetric4) => Layout::Symmetric4,
-        Purpose::GateUp if takes(Layout::Residual4) && in_range() => Layout::Residual4,
         _ if takes(Layout::Symmetric8) => Layout::Symmetric8,
         _ => Layout::Asymmetric8,
     }

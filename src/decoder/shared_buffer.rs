@@ -1,5 +1,6 @@
 //! A decoder graph with dynamic shapes whose keys and values live in one preallocated buffer, bound as past and present
-//! at once: each pass writes its new rows in place, so nothing is copied from token to token.
+//! at once: each pass writes its new rows in place, so nothing is copied from token to token. The buffer starts small and
+//! doubles when it is full, up to the context: a short chat does not pay for a long context's memory.
 //!
 //! The graph is onnxruntime-genai's plain decoder: `input_ids` and `attention_mask` (both int64 [1, tokens]) in, `logits`
 //! (float32 [1, positions, vocabulary]) out. A graph built by ortalk has one input more, `logits_index` (int64
@@ -13,13 +14,16 @@ use super::{DecodeError, Decoder};
 use crate::model::ModelFolder;
 use crate::onnx_runtime::{CpuSessionOptions, OnnxRuntime, Placement, placement};
 
+/// Room for so many tokens is made at first.
+const FIRST_CAPACITY: usize = 1024;
+
 /// The optional input that names the positions whose logits are wanted.
 const LOGITS_INDEX: &str = "logits_index";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DecoderOptions {
     pub session: CpuSessionOptions,
-    /// The longest sequence to hold, in tokens; the KV cache is allocated for it, and its pages are touched as it fills.
+    /// The longest sequence to hold, in tokens.
     pub context: usize,
 }
 
@@ -27,14 +31,23 @@ pub struct SharedBufferDecoder {
     session: Session,
     binding: IoBinding,
     names: Names,
-    /// Bound to the graph for as long as the decoder lives; the binding holds them.
-    _cache: Vec<Tensor<f32>>,
+    cache: Vec<CacheTensor>,
+    /// Tokens that the cache's tensors have room for.
+    capacity: usize,
     selects_logits: bool,
     vocabulary: usize,
     context: usize,
     position: usize,
     /// The last pass's logits.
     logits: Vec<f32>,
+}
+
+/// The keys or the values of one layer.
+struct CacheTensor {
+    past: String,
+    present: String,
+    /// `[1, heads, capacity, head size]`; the binding holds it too.
+    tensor: Tensor<f32>,
 }
 
 struct Names {
@@ -61,7 +74,8 @@ impl SharedBufferDecoder {
         let mut expected = vec![names.input_ids.clone(), names.attention_mask.clone()];
         let mut binding = session.create_binding().map_err(run_error)?;
         let mut cache = Vec::with_capacity(2 * decoder.num_hidden_layers);
-        let shape = [1, decoder.num_key_value_heads, options.context, decoder.head_size];
+        let capacity = FIRST_CAPACITY.min(options.context);
+        let shape = [1, decoder.num_key_value_heads, capacity, decoder.head_size];
         for layer in 0..decoder.num_hidden_layers {
             for (past, present) in [
                 (&decoder.inputs.past_key_names, &decoder.outputs.present_key_names),
@@ -69,11 +83,11 @@ impl SharedBufferDecoder {
             ] {
                 let (past, present) = (of_layer(past, layer), of_layer(present, layer));
                 check_cache_input(&session, &past).map_err(graph_error)?;
-                let mut tensor = Tensor::<f32>::new(&Allocator::default(), shape).map_err(run_error)?;
-                binding.bind_input(past.as_str(), &tensor).map_err(run_error)?;
-                binding.bind_output(present.as_str(), &mut tensor).map_err(run_error)?;
-                expected.push(past);
-                cache.push(tensor);
+                expected.push(past.clone());
+                let tensor = Tensor::<f32>::new(&Allocator::default(), shape).map_err(run_error)?;
+                let mut slot = CacheTensor { past, present, tensor };
+                slot.bind(&mut binding).map_err(run_error)?;
+                cache.push(slot);
             }
         }
         for input in session.inputs() {
@@ -86,7 +100,8 @@ impl SharedBufferDecoder {
             session,
             binding,
             names,
-            _cache: cache,
+            cache,
+            capacity,
             selects_logits,
             vocabulary: config.vocab_size,
             context: options.context,
@@ -123,8 +138,22 @@ impl SharedBufferDecoder {
             return Err(DecodeError::UnknownToken { token: *token, vocabulary: self.vocabulary });
         }
         let total = self.position + tokens.len();
+        if total > self.capacity {
+            self.grow(total).map_err(|error| DecodeError::Run(error.to_string()))?;
+        }
         self.run_bound(tokens, total, positions).map_err(|error| DecodeError::Run(error.to_string()))?;
         self.position = total;
+        Ok(())
+    }
+
+    /// Makes room for at least `tokens`, which the context holds, and keeps what is in the cache.
+    fn grow(&mut self, tokens: usize) -> ort::Result<()> {
+        let capacity = tokens.next_power_of_two().min(self.context);
+        for slot in &mut self.cache {
+            slot.grow(capacity, self.position)?;
+            slot.bind(&mut self.binding)?;
+        }
+        self.capacity = capacity;
         Ok(())
     }
 
@@ -146,6 +175,27 @@ impl SharedBufferDecoder {
         let wanted = if last_only { &values[values.len() - self.vocabulary..] } else { values };
         self.logits.clear();
         self.logits.extend_from_slice(wanted);
+        Ok(())
+    }
+}
+
+impl CacheTensor {
+    fn bind(&mut self, binding: &mut IoBinding) -> ort::Result<()> {
+        binding.bind_input(self.past.as_str(), &self.tensor)?;
+        binding.bind_output(self.present.as_str(), &mut self.tensor)
+    }
+
+    /// A larger tensor with the first `kept` tokens of each head.
+    fn grow(&mut self, capacity: usize, kept: usize) -> ort::Result<()> {
+        let (shape, old) = self.tensor.extract_tensor();
+        let (heads, old_capacity, head_size) = (shape[1] as usize, shape[2] as usize, shape[3] as usize);
+        let mut larger = Tensor::<f32>::new(&Allocator::default(), [1, heads, capacity, head_size])?;
+        let (_, new) = larger.extract_tensor_mut();
+        for head in 0..heads {
+            let (from, to) = (head * old_capacity * head_size, head * capacity * head_size);
+            new[to..to + kept * head_size].copy_from_slice(&old[from..from + kept * head_size]);
+        }
+        self.tensor = larger;
         Ok(())
     }
 }

@@ -123,6 +123,25 @@ fn chunks_and_rewinding_are_exact() {
     assert!(decoder.logits() == whole, "largest difference {}", difference(decoder.logits(), &whole));
 }
 
+/// The cache starts with room for 1024 tokens; going past that must not change the result by a bit either.
+#[test]
+fn a_cache_that_grows_keeps_what_is_in_it() {
+    let folder = folder();
+    let session = CpuSessionOptions { threads: 2, spinning: false };
+    let options = DecoderOptions { session, context: 4096 };
+    let mut decoder = SharedBufferDecoder::new(&runtime(), &folder, options).unwrap();
+    let tokens: Vec<u32> = (0..1100).map(|i| 1000 + 37 * i % 40_000).collect();
+    // In two passes: the first fits into the cache as it starts, the second makes it grow.
+    decoder.forward(&tokens[..1000]).unwrap();
+    decoder.forward(&tokens[1000..]).unwrap();
+    let grown = decoder.logits().to_vec();
+    // In the grown cache from the start.
+    decoder.rewind(0);
+    decoder.forward(&tokens[..1000]).unwrap();
+    decoder.forward(&tokens[1000..]).unwrap();
+    assert!(decoder.logits() == grown, "largest difference {}", difference(decoder.logits(), &grown));
+}
+
 fn difference(a: &[f32], b: &[f32]) -> f32 {
     a.iter().zip(b).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max)
 }

@@ -1,0 +1,259 @@
+//! Speed and memory as ratios within one run: the engine against the bare decoder, a second turn against a cold prompt,
+//! start and memory against their limits, and the decoder against a peer on the same graph.
+//!
+//! `cargo bench --bench speed`. With `ORTALK_BENCH_PYTHON` set to a Python that has onnxruntime and numpy, the peer is
+//! ONNX Runtime's own Python package (`benches/peer_onnxruntime.py`). Both sides take turns, and medians are compared,
+//! so that other work on the machine hits both alike.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use ortalk::commands::fetch::{AfterFetch, FetchDisplay};
+use ortalk::commands::session;
+use ortalk::config::Settings;
+use ortalk::decoder::{Decoder, DecoderOptions, SharedBufferDecoder};
+use ortalk::engine::{ChatMessage, ChatRequest, Engine, EngineOptions, Finished, GenerationEvent, Role, Sampling};
+use ortalk::model::ModelFolder;
+use ortalk::onnx_runtime::{CpuSessionOptions, OnnxRuntime};
+use ortalk::paths::Paths;
+
+const THREADS: usize = 2;
+const ROUNDS: usize = 7;
+const DECODED: usize = 64;
+const DEPTH: usize = 16;
+
+fn main() {
+    let home = Path::new(env!("CARGO_TARGET_TMPDIR")).join("home");
+    let paths = Paths::below(&home);
+    let mut display = FetchDisplay::new(AfterFetch::Exit);
+    let library = session::library(&Settings::default(), &paths, &mut display).unwrap().path;
+    let model = session::model(None, &Settings::default(), &paths, &mut display).unwrap();
+    display.finish();
+
+    // In processes of their own, before this one has loaded anything.
+    start_and_memory(&home, &model);
+
+    let runtime = OnnxRuntime::load(&library, std::sync::Arc::new(|_| ())).unwrap();
+    let folder = ModelFolder::open(&model).unwrap();
+    decoder_against_peer(&runtime, &folder);
+    engine_against_decoder(&runtime, &folder);
+}
+
+/// The same work for both: a prompt of fixed tokens into an empty cache, and tokens after it.
+struct Bare(SharedBufferDecoder);
+
+impl Bare {
+    fn new(runtime: &OnnxRuntime, folder: &ModelFolder) -> Self {
+        let session = CpuSessionOptions { threads: THREADS, spinning: false };
+        let context = folder.config.model.context_length;
+        Self(SharedBufferDecoder::new(runtime, folder, DecoderOptions { session, context }).unwrap())
+    }
+
+    fn prefill(&mut self, count: usize) -> f64 {
+        self.0.rewind(0);
+        let tokens: Vec<u32> = (0..count as u32).map(|i| 1000 + i).collect();
+        let started = Instant::now();
+        self.0.forward(&tokens).unwrap();
+        count as f64 / started.elapsed().as_secs_f64()
+    }
+
+    fn decode(&mut self, count: usize, depth: usize) -> f64 {
+        self.prefill(depth);
+        let started = Instant::now();
+        for _ in 0..count {
+            let best = argmax(self.0.logits());
+            self.0.forward(&[best]).unwrap();
+        }
+        count as f64 / started.elapsed().as_secs_f64()
+    }
+}
+
+fn argmax(logits: &[f32]) -> u32 {
+    let mut best = 0;
+    for (index, logit) in logits.iter().enumerate() {
+        if *logit > logits[best] {
+            best = index;
+        }
+    }
+    best as u32
+}
+
+fn decoder_against_peer(runtime: &OnnxRuntime, folder: &ModelFolder) {
+    let mut bare = Bare::new(runtime, folder);
+    let mut peer = Peer::start(&folder.path);
+    let tasks: [(&str, &str, fn(&mut Bare) -> f64); 3] = [
+        ("prefill of 128", "prefill 128", |bare| bare.prefill(128)),
+        ("prefill of 512", "prefill 512", |bare| bare.prefill(512)),
+        ("decode of 64", "decode 64 16", |bare| bare.decode(DECODED, DEPTH)),
+    ];
+    println!("\ndecoder, {THREADS} threads, tokens/s (median of {ROUNDS})   ortalk      peer     ratio");
+    for (name, command, run) in tasks {
+        run(&mut bare);
+        if let Some(peer) = &mut peer {
+            peer.ask(command);
+        }
+        let (mut ours, mut theirs) = (Vec::new(), Vec::new());
+        for _ in 0..ROUNDS {
+            ours.push(run(&mut bare));
+            theirs.extend(peer.as_mut().map(|peer| peer.ask(command)));
+        }
+        let ours = median(ours);
+        match (!theirs.is_empty()).then(|| median(theirs)) {
+            Some(theirs) => println!("  {name:<40} {ours:>10.1} {theirs:>9.1} {:>9.3}", ours / theirs),
+            None => println!("  {name:<40} {ours:>10.1}   no peer (set ORTALK_BENCH_PYTHON)"),
+        }
+    }
+}
+
+fn engine_against_decoder(runtime: &OnnxRuntime, folder: &ModelFolder) {
+    let mut bare = Bare::new(runtime, folder);
+    let options = EngineOptions {
+        runtime: runtime.clone(),
+        model: folder.path.clone(),
+        threads: Some(THREADS),
+        plugin_folders: Vec::new(),
+    };
+    let engine = Engine::load(options).unwrap();
+    let short = vec![ChatMessage::new(Role::User, "Tell me a long story about the sea.")];
+    answer(&engine, short.clone(), 8);
+    let (mut ours, mut theirs) = (Vec::new(), Vec::new());
+    for _ in 0..ROUNDS {
+        theirs.push(bare.decode(DECODED, 40));
+        ours.push(answer(&engine, short.clone(), DECODED + 1).1.timings.decode_tokens_per_second().unwrap());
+    }
+    let (ours, theirs) = (median(ours), median(theirs));
+    println!("\nengine against the bare decoder                      engine      bare     ratio");
+    println!("  decode of 64, tokens/s                   {ours:>10.1} {theirs:>9.1} {:>9.3}", ours / theirs);
+
+    // A long conversation: the first prompt is all new, the second turn adds a question to it.
+    let (mut cold, mut second) = (Vec::new(), Vec::new());
+    for round in 0..3 {
+        let story = "The lighthouse keeper climbed the stairs twice a day. ".repeat(150);
+        let mut messages = vec![ChatMessage::new(Role::User, format!("{round}: {story} What does he do?"))];
+        let (text, first) = answer(&engine, messages.clone(), 24);
+        messages.push(ChatMessage::new(Role::Assistant, text));
+        messages.push(ChatMessage::new(Role::User, "And why twice?"));
+        let (_, after) = answer(&engine, messages, 24);
+        cold.push(first.timings.ttft.unwrap().as_secs_f64() * 1e3);
+        second.push(after.timings.ttft.unwrap().as_secs_f64() * 1e3);
+        if round == 0 {
+            println!(
+                "\nsecond turn: {} prompt tokens, {} of them reused; the first had {}",
+                after.usage.prompt_tokens, after.usage.reused_tokens, first.usage.prompt_tokens
+            );
+        }
+    }
+    let (cold, second) = (median(cold), median(second));
+    println!(
+        "  TTFT, ms                    cold {cold:>8.1}   second turn {second:>8.1}   ratio {:>6.3} (limit 0.200)",
+        second / cold
+    );
+}
+
+fn answer(engine: &Engine, messages: Vec<ChatMessage>, max_tokens: usize) -> (String, Finished) {
+    let request = ChatRequest { messages, sampling: Sampling::GREEDY, max_tokens, stop: Vec::new(), lane: None };
+    let mut events = engine.submit(request);
+    let mut text = String::new();
+    loop {
+        match events.blocking_recv().unwrap() {
+            GenerationEvent::Token(token) => text.push_str(&token.text),
+            GenerationEvent::Finished(finished) => return (text, finished),
+            _ => {}
+        }
+    }
+}
+
+/// The whole program, from its start to its end, for one token; and the most memory a longer answer needed.
+fn start_and_memory(home: &Path, model: &Path) {
+    let mut starts = Vec::new();
+    for _ in 0..5 {
+        let started = Instant::now();
+        run(home, &["run", "Hi", "-n", "1"]);
+        starts.push(started.elapsed().as_secs_f64());
+    }
+    let start = median(starts);
+    println!("start to first token and end: {start:.2} s, of the limit of 2 s {:.3}", start / 2.0);
+
+    let folder = ModelFolder::open(model).unwrap();
+    let tokens = 600;
+    let peak = run(home, &["run", "Tell me a very long story.", "-n", "600", "--temperature", "0"]);
+    let decoder = &folder.config.model.decoder;
+    let cache = 2 * 4 * decoder.num_hidden_layers * decoder.num_key_value_heads * decoder.head_size * tokens;
+    let limit = 2.5 * folder.weight_bytes() as f64 + cache as f64;
+    match peak {
+        Some(peak) => println!(
+            "peak memory: {:.0} MB; weights {:.0} MB, KV cache of {tokens} tokens {:.0} MB; of the limit {:.3}",
+            peak as f64 / 1e6,
+            folder.weight_bytes() as f64 / 1e6,
+            cache as f64 / 1e6,
+            peak as f64 / limit
+        ),
+        None => println!("peak memory: not readable on this system"),
+    }
+}
+
+/// Runs the binary and returns the largest resident memory it was seen with, in bytes.
+fn run(home: &Path, arguments: &[&str]) -> Option<u64> {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_ortalk"))
+        .args(arguments)
+        .env("ORTALK_HOME", home)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let status = PathBuf::from(format!("/proc/{}/status", child.id()));
+    let mut peak = None;
+    while child.try_wait().unwrap().is_none() {
+        // The kernel keeps the high-water mark; the last reading before the end is the peak.
+        let text = std::fs::read_to_string(&status).unwrap_or_default();
+        let mark =
+            text.lines().find_map(|line| line.strip_prefix("VmHWM:")?.split_whitespace().next()?.parse::<u64>().ok());
+        peak = peak.max(mark.map(|kilobytes| kilobytes * 1024));
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    assert!(child.wait().unwrap().success(), "{arguments:?}");
+    peak
+}
+
+struct Peer {
+    child: Child,
+    output: std::io::Lines<BufReader<std::process::ChildStdout>>,
+}
+
+impl Peer {
+    fn start(folder: &Path) -> Option<Self> {
+        let python = std::env::var_os("ORTALK_BENCH_PYTHON")?;
+        let mut child = Command::new(python)
+            .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("benches/peer_onnxruntime.py"))
+            .arg(folder)
+            .arg(THREADS.to_string())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("ORTALK_BENCH_PYTHON names a Python");
+        let mut output = BufReader::new(child.stdout.take().unwrap()).lines();
+        assert_eq!(output.next().expect("a peer that starts").unwrap(), "ready");
+        Some(Self { child, output })
+    }
+
+    fn ask(&mut self, command: &str) -> f64 {
+        writeln!(self.child.stdin.as_mut().unwrap(), "{command}").unwrap();
+        self.output.next().expect("a peer that answers").unwrap().parse().unwrap()
+    }
+}
+
+impl Drop for Peer {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}
