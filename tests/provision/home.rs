@@ -159,8 +159,8 @@ pub fn wheels() -> &'static Path {
 
 /// The library as it is in the wheel, read without ortalk's own code.
 fn library_in_wheel() -> Vec<u8> {
-    let entries = fs::read_dir(wheels()).unwrap().map(|entry| entry.unwrap().path());
-    let wheel = entries.filter(|path| path.to_str().unwrap().contains("onnxruntime")).next().unwrap();
+    let mut entries = fs::read_dir(wheels()).unwrap().map(|entry| entry.unwrap().path());
+    let wheel = entries.find(|path| path.file_name().unwrap().to_str().unwrap().starts_with("onnxruntime-")).unwrap();
     let script = "import sys, zipfile\nz = zipfile.ZipFile(sys.argv[1])\n\
                   n, = [n for n in z.namelist() if '/libonnxruntime.' in n]\nsys.stdout.buffer.write(z.read(n))";
     let output = Command::new(real_python()).args(["-c", script]).arg(wheel).output().unwrap();

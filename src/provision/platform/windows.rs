@@ -15,9 +15,8 @@ pub fn free_space(folder: &Path) -> Option<u64> {
     // canonicalize gives \\?\C:\...; drives are listed as C:\.
     let full = folder.canonicalize().ok()?;
     let full = full.to_str()?.trim_start_matches(r"\\?\").to_lowercase();
-    let disks = Disks::new_with_refreshed_list_specifics(DiskRefreshKind::nothing().with_storage());
+    let disks = Disks::new_with_refreshed_list_specifics(DiskRefreshKind::nothing().with_storage()).ok()?;
     disks
-        .list()
         .iter()
         .filter(|disk| full.starts_with(&disk.mount_point().to_string_lossy().to_lowercase()))
         .max_by_key(|disk| disk.mount_point().as_os_str().len())
