@@ -18,6 +18,8 @@ pub fn main() -> ExitCode {
     let cli = Cli::parse();
     match dispatch(cli) {
         Ok(code) => code,
+        // The reader of a pipe has seen enough, as `head` does: no error of ours.
+        Err(error) if is_broken_pipe(&error) => ExitCode::from(BROKEN_PIPE),
         Err(error) => {
             eprintln!("ortalk: {error:#}");
             match error.downcast_ref::<ProvisionError>() {
@@ -26,6 +28,15 @@ pub fn main() -> ExitCode {
             }
         }
     }
+}
+
+/// The exit status that shells give a program ended by SIGPIPE.
+const BROKEN_PIPE: u8 = 141;
+
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    error.chain().any(|cause| {
+        cause.downcast_ref::<std::io::Error>().is_some_and(|error| error.kind() == std::io::ErrorKind::BrokenPipe)
+    })
 }
 
 fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {

@@ -26,10 +26,10 @@ pub fn run(args: RunArgs) -> anyhow::Result<ExitCode> {
         bail!("{reason}");
     }
     if args.json {
-        println!("{}", serde_json::to_string(&as_json(&answer, &model))?);
+        print_now(&format!("{}\n", as_json(&answer, &model)))?;
         return Ok(ExitCode::SUCCESS);
     }
-    println!();
+    print_now("\n")?;
     if answer.finished.reason == FinishReason::Length {
         eprintln!("ortalk: the answer was cut after {} tokens (--max-tokens)", answer.finished.usage.completion_tokens);
     }
