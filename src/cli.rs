@@ -42,19 +42,19 @@ pub struct ChatArgs {
     #[arg(long, short = 'n', value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub max_tokens: Option<u32>,
     /// 0 takes the most likely token every time; higher is more varied.
-    #[arg(long, short, value_name = "T")]
+    #[arg(long, short, value_name = "T", allow_negative_numbers = true)]
     pub temperature: Option<f32>,
     /// Draw from the K most likely tokens; 0 means all.
     #[arg(long, value_name = "K")]
     pub top_k: Option<usize>,
     /// Draw from the most likely tokens that together have this probability.
-    #[arg(long, value_name = "P")]
+    #[arg(long, value_name = "P", allow_negative_numbers = true)]
     pub top_p: Option<f32>,
     /// Draw from tokens at least this fraction as likely as the most likely one.
-    #[arg(long, value_name = "P")]
+    #[arg(long, value_name = "P", allow_negative_numbers = true)]
     pub min_p: Option<f32>,
     /// Make tokens that were seen less likely; 1 changes nothing.
-    #[arg(long, value_name = "R")]
+    #[arg(long, value_name = "R", allow_negative_numbers = true)]
     pub repetition_penalty: Option<f32>,
     /// The same seed gives the same text.
     #[arg(long, value_name = "N")]

@@ -6,7 +6,7 @@
 //! (float32 [1, positions, vocabulary]) out. A graph built by ortalk has one input more, `logits_index` (int64
 //! [positions]), an initializer that may be overridden: it names the positions whose logits are wanted.
 
-use ort::memory::Allocator;
+use ort::memory::{Allocator, MemoryInfo};
 use ort::session::{IoBinding, Session};
 use ort::value::{Tensor, TensorElementType, ValueType};
 
@@ -159,7 +159,6 @@ impl SharedBufferDecoder {
 
     fn run_bound(&mut self, tokens: &[u32], total: usize, positions: Vec<i64>) -> ort::Result<()> {
         let ids: Vec<i64> = tokens.iter().map(|token| i64::from(*token)).collect();
-        let rows = if self.selects_logits { positions.len() } else { tokens.len() };
         let binding = &mut self.binding;
         binding.bind_input(self.names.input_ids.as_str(), &Tensor::from_array(([1, tokens.len()], ids))?)?;
         binding
@@ -168,8 +167,9 @@ impl SharedBufferDecoder {
         if self.selects_logits {
             binding.bind_input(LOGITS_INDEX, &Tensor::from_array(([positions.len()], positions))?)?;
         }
-        let logits = Tensor::<f32>::new(&Allocator::default(), [1, rows, self.vocabulary])?;
-        binding.bind_output(self.names.logits.as_str(), logits)?;
+        // ONNX Runtime allocates them: a tensor of ours may not have more rows than the graph declares, which for other
+        // programs' sake is one.
+        binding.bind_output_to_device(self.names.logits.as_str(), &MemoryInfo::default())?;
         let outputs = self.session.run_binding(binding)?;
         let (_, values) = outputs[self.names.logits.as_str()].try_extract_tensor::<f32>()?;
         let wanted = if last_only { &values[values.len() - self.vocabulary..] } else { values };
