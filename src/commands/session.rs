@@ -158,8 +158,15 @@ fn check_sampling(sampling: &Sampling) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// A log that has grown past this is begun anew, in bytes.
+const LONGEST_LOG: u64 = 1 << 20;
+
 /// Appends what native libraries report to the log file; a log that cannot be written is no reason to stop.
 fn log_sink(path: &Path) -> LogSink {
+    let too_long = std::fs::metadata(path).is_ok_and(|found| found.len() > LONGEST_LOG);
+    if too_long {
+        let _ = std::fs::remove_file(path);
+    }
     let file = path
         .parent()
         .and_then(|folder| std::fs::create_dir_all(folder).ok())

@@ -7,7 +7,7 @@ use super::fetch::{AfterFetch, FetchDisplay, megabytes};
 use super::session;
 use crate::config::Settings;
 use crate::paths::Paths;
-use crate::provision::DEFAULT_MODEL_NAME;
+use crate::provision::{self, DEFAULT_MODEL_NAME};
 
 pub fn run() -> anyhow::Result<ExitCode> {
     let paths = Paths::discover()?;
@@ -29,13 +29,16 @@ struct Row {
 
 fn fetch_all(settings: &Settings, paths: &Paths, display: &mut FetchDisplay) -> anyhow::Result<Vec<Row>> {
     let library = session::library(settings, paths, display)?;
-    let library = Row { what: "ONNX Runtime".into(), origin: library.origin.to_string(), path: library.path };
+    let mut rows = vec![Row { what: "ONNX Runtime".into(), origin: library.origin.to_string(), path: library.path }];
+    if settings.model.is_none() {
+        let source = provision::ensure_default_model_source(paths, &mut |progress| display.report(progress))?;
+        let origin = if source.fetched { "fetched" } else { "in ortalk's cache" };
+        rows.push(Row { what: DEFAULT_MODEL_NAME.into(), origin: origin.into(), path: source.path });
+    }
     let path = session::model(None, settings, paths, display)?;
-    let (what, origin) = match settings.model {
-        Some(_) => ("model".to_string(), "named in the settings"),
-        None => (DEFAULT_MODEL_NAME.to_string(), "in ortalk's cache"),
-    };
-    Ok(vec![library, Row { what, origin: origin.into(), path }])
+    let origin = if path.starts_with(&paths.cache) { "in ortalk's cache" } else { "named in the settings" };
+    rows.push(Row { what: "model folder".into(), origin: origin.into(), path });
+    Ok(rows)
 }
 
 fn table(rows: &[Row]) -> String {
@@ -47,13 +50,13 @@ fn table(rows: &[Row]) -> String {
     rows.iter().map(line).collect()
 }
 
-/// A folder's size would need a walk through it, and says little.
+/// Of a file, or of the files right in a folder.
 fn size(path: &Path) -> String {
-    match std::fs::metadata(path) {
-        Ok(found) if found.is_file() => megabytes(found.len()),
-        Ok(_) => "folder".into(),
-        Err(_) => "?".into(),
-    }
+    let in_folder = || -> std::io::Result<u64> {
+        std::fs::read_dir(path)?.map(|entry| entry.and_then(|entry| entry.metadata()).map(|found| found.len())).sum()
+    };
+    let bytes = std::fs::metadata(path).and_then(|found| if found.is_dir() { in_folder() } else { Ok(found.len()) });
+    bytes.map_or_else(|_| "?".into(), megabytes)
 }
 
 #[cfg(test)]
@@ -72,7 +75,7 @@ mod tests {
         };
         let text = table(&[row("ONNX Runtime", "fetched", dir.path()), row("model", "in ortalk's cache", &file)]);
         let expected = format!(
-            "ONNX Runtime  fetched               folder  {}\nmodel         in ortalk's cache     1.5 MB  {}\n",
+            "ONNX Runtime  fetched               1.5 MB  {}\nmodel         in ortalk's cache     1.5 MB  {}\n",
             dir.path().display(),
             file.display()
         );
