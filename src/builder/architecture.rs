@@ -236,10 +236,45 @@ fn rotary_frequencies(keys: &Keys<'_, '_>, head_size: usize) -> Result<Vec<f64>,
         .collect())
 }
 
-/// Whether a tensor is one of those read here, or carries nothing.
-pub fn is_read_elsewhere(architecture: &Architecture, tensor: &str) -> bool {
-    tensor == ROPE_FACTORS
-        || architecture.ignored.iter().any(|end| tensor.strip_suffix(".weight").unwrap_or(tensor).ends_with(end))
+/// Refuses a file with tensors that find no use here: its model computes something that the graph would not.
+pub fn refuse_unknown_tensors(
+    gguf: &Gguf<'_>,
+    architecture: &'static Architecture,
+    layers: usize,
+) -> Result<(), ModelError> {
+    let mut unknown =
+        gguf.tensors().filter(|tensor| !architecture.knows(tensor.name, layers)).map(|tensor| tensor.name);
+    match unknown.next() {
+        None => Ok(()),
+        Some(first) => {
+            let (architecture, count, first) = (architecture.name, 1 + unknown.count(), first.to_owned());
+            Err(ModelError::UnknownTensors { architecture, count, first })
+        }
+    }
+}
+
+impl Architecture {
+    /// Whether a tensor of this name finds its place in a model with so many layers, or carries nothing.
+    fn knows(&self, tensor: &str, layers: usize) -> bool {
+        let (name, is_bias) = match tensor.rsplit_once('.') {
+            Some((name, "weight")) => (name, false),
+            Some((name, "bias")) => (name, true),
+            _ => (tensor, false),
+        };
+        if self.ignored.iter().any(|end| name.ends_with(end)) {
+            return true;
+        }
+        let in_layer = name.strip_prefix("blk.").and_then(|rest| rest.split_once('.'));
+        let Some((layer, part)) = in_layer else {
+            return [EMBEDDING, OUTPUT_NORM, OUTPUT, ROPE_FACTORS].contains(&tensor);
+        };
+        let projects = part == "attn_output" || self.query_key_value.iter().any(|projection| projection.tensor == part);
+        let known = match is_bias {
+            true => self.biases && projects,
+            false => projects || ["attn_norm", "ffn_norm", "ffn_down"].contains(&part) || self.gate_up.contains(&part),
+        };
+        known && tensor != name && layer.parse().is_ok_and(|layer: usize| layer < layers)
+    }
 }
 
 pub fn find_tensor<'t, 'a>(gguf: &'t Gguf<'a>, name: &str) -> Result<&'t super::gguf::Tensor<'a>, ModelError> {

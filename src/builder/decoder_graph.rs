@@ -11,9 +11,7 @@
 //!
 //! Operators are ONNX Runtime's (`docs/ContribOperators.md` there). How a matrix is stored is `weights`' business.
 
-use std::collections::HashSet;
-
-use super::architecture::{self, Architecture, Dimensions, EMBEDDING, OUTPUT, OUTPUT_NORM, Projection, find_tensor};
+use super::architecture::{Architecture, Dimensions, EMBEDDING, OUTPUT, OUTPUT_NORM, Projection, find_tensor};
 use super::error::ModelError;
 use super::gguf::{Gguf, Tensor};
 use super::graph::{Attribute, GraphWriter, MICROSOFT, ONNX, Size, float_bytes};
@@ -46,8 +44,7 @@ pub fn write(
 ) -> Result<()> {
     let total = gguf.tensors().filter(|tensor| tensor.shape.len() == 2).map(|tensor| tensor.elements()).sum();
     let progress = Progress { done: 0, total, report: on_progress };
-    let mut decoder =
-        Decoder { gguf, architecture, dimensions, graph, threads, progress, used: HashSet::new(), residual: None };
+    let mut decoder = Decoder { gguf, architecture, dimensions, graph, threads, progress, residual: None };
     decoder.write()
 }
 
@@ -64,7 +61,6 @@ struct Decoder<'g, 'a, 'p> {
     graph: &'g mut GraphWriter,
     threads: usize,
     progress: Progress<'p>,
-    used: HashSet<&'a str>,
     /// The output of the last block that is not yet added to the residual stream.
     residual: Option<Residual>,
 }
@@ -85,7 +81,6 @@ impl<'g, 'a> Decoder<'g, 'a, '_> {
             self.feed_forward(layer)?;
         }
         self.logits(vocabulary)?;
-        self.refuse_leftovers()?;
         Ok(())
     }
 
@@ -406,7 +401,6 @@ impl<'g, 'a> Decoder<'g, 'a, '_> {
             let (found, expected) = (tensor.shape.clone(), shape.to_vec());
             return Err(ModelError::TensorShape { tensor: name.to_owned(), found, expected }.into());
         }
-        self.used.insert(tensor.name);
         Ok(tensor)
     }
 
@@ -418,24 +412,5 @@ impl<'g, 'a> Decoder<'g, 'a, '_> {
             *done += rows * width;
             report(*done as f32 / *total as f32);
         })
-    }
-
-    /// A tensor that found no use means that the model computes something this graph does not.
-    fn refuse_leftovers(&self) -> Result<()> {
-        let leftovers = self
-            .gguf
-            .tensors()
-            .filter(|tensor| !self.used.contains(tensor.name))
-            .filter(|tensor| !architecture::is_read_elsewhere(self.architecture, tensor.name));
-        let names: Vec<_> = leftovers.map(|tensor| tensor.name).collect();
-        match names.first() {
-            None => Ok(()),
-            Some(first) => Err(ModelError::UnknownTensors {
-                architecture: self.architecture.name,
-                count: names.len(),
-                first: (*first).to_owned(),
-            }
-            .into()),
-        }
     }
 }

@@ -113,17 +113,18 @@ pub fn build(
     let started = Instant::now();
     let mut at = |stage, fraction| progress(BuildProgress { stage, fraction });
     at(BuildStage::Reading, 0.0);
-    let folder = NewFolder::create(output)?;
     let file = MappedFile::open(source).map_err(|error| BuildError::Read { path: source.to_owned(), error })?;
     let gguf = Gguf::parse(&file).map_err(|error| BuildError::Gguf { path: source.to_owned(), error })?;
     let of_model = |error: ModelError| BuildError::Model { path: source.to_owned(), error };
     let architecture = architecture::of(&gguf).map_err(of_model)?;
     let dimensions = Dimensions::read(&gguf, architecture).map_err(of_model)?;
+    architecture::refuse_unknown_tensors(&gguf, architecture, dimensions.layers).map_err(of_model)?;
     let vocabulary = Vocabulary::read(&gguf, dimensions.vocabulary).map_err(of_model)?;
     let sampling = match options.sampling {
         Some(sampling) => sampling,
         None => sampling_of(&gguf).map_err(|error| of_model(error.into()))?,
     };
+    let folder = NewFolder::create(output)?;
     at(BuildStage::Reading, 1.0);
 
     let threads = options.threads.or_else(|| std::thread::available_parallelism().ok().map(usize::from)).unwrap_or(1);
