@@ -1,1 +1,24 @@
 //! The screen.
+mod answer;
+mod backend;
+mod composer;
+mod composer_view;
+mod conversation;
+mod event;
+mod format;
+mod frames;
+mod glyphs;
+mod help;
+mod keys;
+mod layout;
+mod panels;
+mod skin;
+mod state;
+mod strip;
+mod text;
+mod theme;
+mod title;
+mod transcript;
+mod update;
+mod update_engine;
+mod view;
