@@ -89,10 +89,6 @@ impl Block {
         &self.shown
     }
 
-    pub fn raw(&self) -> &str {
-        &self.raw
-    }
-
     fn header_rows(&self) -> usize {
         usize::from(!matches!(self.kind, Kind::Notice(_)))
     }
@@ -141,9 +137,7 @@ impl Block {
                 let line = self.wrapped.lines.partition_point(|line| line.start <= offset).saturating_sub(1);
                 self.header_rows() + line.min(self.text_rows().saturating_sub(1))
             }
-            Place::Ending(index) => {
-                self.header_rows() + self.text_rows() + index.min(self.wrapped.ending.len())
-            }
+            Place::Ending(index) => self.header_rows() + self.text_rows() + index.min(self.wrapped.ending.len()),
         }
     }
 

@@ -29,7 +29,14 @@ fn conversation(columns: usize, height: usize) -> Conversation {
 #[test]
 fn the_newest_rows_are_in_view() {
     let c = conversation(10, 4);
-    assert_eq!(rows(&c), ["#", "five six", "seven", "eight nine"].map(String::from)[1..].iter().cloned().chain(["ten".into()]).collect::<Vec<_>>());
+    assert_eq!(
+        rows(&c),
+        ["#", "five six", "seven", "eight nine"].map(String::from)[1..]
+            .iter()
+            .cloned()
+            .chain(["ten".into()])
+            .collect::<Vec<_>>()
+    );
     assert!(c.is_following());
 }
 

@@ -57,11 +57,16 @@ pub enum Effect {
     /// Drop the running answer's stream.
     CancelGeneration,
     /// Ask the router, off this thread; answered by `Event::Previewed`.
-    Preview { revision: u64, request: ChatRequest },
+    Preview {
+        revision: u64,
+        request: ChatRequest,
+    },
     /// Read the engine's state; answered by `Event::Snapshot`.
     RefreshSnapshot,
     /// Give the terminal back and stop the process until it is continued.
-    Suspend { by: SuspendedBy },
+    Suspend {
+        by: SuspendedBy,
+    },
     /// Take the terminal again and draw everything.
     Repaint,
     Quit(Exit),

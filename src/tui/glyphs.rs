@@ -127,9 +127,6 @@ mod tests {
 
     #[test]
     fn bars_grow_and_zero_is_empty() {
-        assert_eq!(
-            [0.0, 0.01, 0.5, 1.0, 2.0, f64::NAN].map(|f| UNICODE.level(f)),
-            [" ", "▁", "▄", "█", "█", " "]
-        );
+        assert_eq!([0.0, 0.01, 0.5, 1.0, 2.0, f64::NAN].map(|f| UNICODE.level(f)), [" ", "▁", "▄", "█", "█", " "]);
     }
 }

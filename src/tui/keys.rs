@@ -126,12 +126,7 @@ pub const BINDINGS: &[Binding] = &[
     ),
     bind(Action::Move(Motion::Start), &[alt(KeyCode::Char('<'))], "", ""),
     bind(Action::Move(Motion::End), &[alt(KeyCode::Char('>'))], "", ""),
-    bind(
-        Action::Delete(Motion::Left),
-        &[plain(KeyCode::Backspace), with_shift(KeyCode::Backspace), ctrl('h')],
-        "",
-        "",
-    ),
+    bind(Action::Delete(Motion::Left), &[plain(KeyCode::Backspace), with_shift(KeyCode::Backspace), ctrl('h')], "", ""),
     bind(Action::Delete(Motion::Right), &[plain(KeyCode::Delete)], "", ""),
     bind(
         Action::Kill(Motion::WordLeft),

@@ -45,12 +45,7 @@ pub fn on_event(state: &mut State, event: Event, now: Instant, effects: &mut Vec
             }
         }
         Event::Device(sample) => state.device = Some(sample),
-        Event::Key(_)
-        | Event::Paste(_)
-        | Event::Resize { .. }
-        | Event::Tick
-        | Event::Signal(_)
-        | Event::InputLost => {}
+        Event::Key(_) | Event::Paste(_) | Event::Resize { .. } | Event::Tick | Event::Signal(_) | Event::InputLost => {}
     }
 }
 
@@ -80,7 +75,8 @@ fn on_generation(state: &mut State, event: GenerationEvent, now: Instant, effect
             if let Some(header) = state.conversation.header_mut(block) {
                 header.lane = Some(to);
             }
-            let text = format!("After {} tokens the answer went on in the {to} lane, not {from}: {reason}", answer.tokens);
+            let text =
+                format!("After {} tokens the answer went on in the {to} lane, not {from}: {reason}", answer.tokens);
             answer.block += 1;
             state.conversation.notice_above(block, Level::Warning, &text);
             effects.push(Effect::RefreshSnapshot);

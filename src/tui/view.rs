@@ -132,9 +132,7 @@ fn heading(state: &State, skin: &Skin, panel: Panel, columns: usize) -> Text {
 }
 
 /// Help and single panels cover the conversation, and nothing else.
-fn draw_overlay(
-    state: &mut State, skin: &Skin, overlay: Overlay, layout: &Layout, seconds: u64, buffer: &mut Buffer,
-) {
+fn draw_overlay(state: &mut State, skin: &Skin, overlay: Overlay, layout: &Layout, seconds: u64, buffer: &mut Buffer) {
     let area = layout.text();
     if area.is_empty() {
         return;

@@ -14,9 +14,7 @@ const BAR: usize = 10;
 
 pub fn lines(state: &State, skin: &Skin, _columns: usize) -> Vec<Text> {
     let Some(sample) = &state.device else {
-        return ["cpu   ", "mem   ", "power "]
-            .map(|label| Line::from(vec![skin.dim(label), skin.absent()]))
-            .to_vec();
+        return ["cpu   ", "mem   ", "power "].map(|label| Line::from(vec![skin.dim(label), skin.absent()])).to_vec();
     };
     vec![cpu(sample, skin), memory(sample, skin), power(sample, skin)]
 }

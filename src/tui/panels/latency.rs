@@ -65,8 +65,11 @@ fn chart(latencies: &[Duration], skin: &Skin, columns: usize, rows: usize) -> Ve
             (row, None) if row + 1 == rows => skin.glyphs.absent.to_string(),
             _ => String::new(),
         };
-        let mut spans =
-            vec![skin.dim(pad_left(&label, AXIS - 2)), skin.styled(skin.theme.border, skin.glyphs.vertical), skin.dim(" ")];
+        let mut spans = vec![
+            skin.dim(pad_left(&label, AXIS - 2)),
+            skin.styled(skin.theme.border, skin.glyphs.vertical),
+            skin.dim(" "),
+        ];
         let mut bars = Bars::default();
         for (latency, stall) in window.iter().zip(&stalled) {
             let height = latency.as_secs_f64() * 1e3 / scale.max(f64::MIN_POSITIVE) * rows as f64 - row as f64;
@@ -108,7 +111,11 @@ fn round_up(value: f64) -> f64 {
 }
 
 fn scale_label(ms: f64) -> String {
-    if ms >= 1.0 && ms.fract() < 1e-9 { format!("{ms:.0}") } else { format!("{ms:.2}").trim_end_matches('0').to_string() }
+    if ms >= 1.0 && ms.fract() < 1e-9 {
+        format!("{ms:.0}")
+    } else {
+        format!("{ms:.2}").trim_end_matches('0').to_string()
+    }
 }
 
 pub fn summary_line(latencies: &[Duration], skin: &Skin) -> Text {

@@ -82,7 +82,10 @@ struct Break {
 
 /// Closing punctuation stays on the line of the word before it.
 fn closes(grapheme: &str) -> bool {
-    matches!(grapheme, "。" | "、" | "，" | "．" | "！" | "？" | "；" | "：" | "）" | "」" | "』" | "】" | "》" | "," | "." | ")")
+    matches!(
+        grapheme,
+        "。" | "、" | "，" | "．" | "！" | "？" | "；" | "：" | "）" | "」" | "』" | "】" | "》" | "," | "." | ")"
+    )
 }
 
 /// Where the continuation of a list item or an indented line begins: under its first word.
