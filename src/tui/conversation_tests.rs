@@ -102,6 +102,7 @@ proptest! {
     fn growing_gives_the_same_lines(pieces in prop::collection::vec("[ab日 \n]{0,6}", 0..30), columns in 2usize..20) {
         let mut grown = Conversation::default();
         grown.add(Kind::Answer(AnswerHeader::default()), "");
+        grown.lay_out(columns, 1000);
         for piece in &pieces {
             grown.append(0, piece);
             grown.lay_out(columns, 1000);

@@ -139,7 +139,7 @@ impl Driver {
                 if let Event::Resize { .. } = event {
                     // The newest size, not that of an event that waited.
                     let (columns, rows) = terminal::size();
-                    self.screen.resize(columns, rows)?;
+                    self.screen.resize(columns, rows);
                     return self.handle(Event::Resize { columns, rows });
                 }
                 self.handle(event)

@@ -11,7 +11,7 @@ const COMMANDS: [(&str, &str); 3] =
 
 const KEY: usize = 19;
 /// Columns of one key with its help.
-const COLUMN: usize = 54;
+const COLUMN: usize = 56;
 
 pub fn lines(skin: &Skin, columns: usize) -> Vec<Text> {
     let keys = BINDINGS.iter().filter(|b| !b.shown.is_empty()).map(|binding| (binding.shown, binding.help));

@@ -11,6 +11,8 @@ mod composer_view;
 mod conversation;
 mod driver;
 mod event;
+#[cfg(test)]
+mod fixtures;
 mod format;
 mod frames;
 mod glyphs;

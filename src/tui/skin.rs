@@ -46,6 +46,12 @@ impl Skin {
         }
     }
 
+    /// `41 ms` as a bright number, right-aligned in `columns`, and a dim unit.
+    pub fn measure(&self, value: &str, columns: usize) -> [Span<'static>; 2] {
+        let (number, unit) = value.split_once(' ').unwrap_or((value, ""));
+        [self.number(pad_left(number, columns)), self.dim(format!(" {unit}"))]
+    }
+
     /// Between two facts.
     pub fn dot(&self) -> Span<'static> {
         self.dim(format!(" {} ", self.glyphs.dot))

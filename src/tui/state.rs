@@ -119,7 +119,8 @@ impl State {
         let ready = |lane: &&LaneStatus| lane.state == crate::engine::LaneState::Ready;
         match id {
             Some(id) => lanes.iter().find(|lane| lane.id == id),
-            None => lanes.iter().find(ready),
+            // What is emulated is never chosen by itself.
+            None => lanes.iter().filter(ready).min_by_key(|lane| lane.emulated),
         }
     }
 

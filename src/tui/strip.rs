@@ -16,7 +16,7 @@ const LABEL: usize = 7;
 
 pub fn draw(state: &State, skin: &Skin, area: Rect, buffer: &mut Buffer) {
     let columns = usize::from(area.width).saturating_sub(2);
-    let left = columns * 11 / 20;
+    let left = columns * 23 / 40;
     let right = columns.saturating_sub(left);
     let lines = [lane_and_route, speed_and_prompt, latency_and_percentiles].map(|half| half(state, skin, left, right));
     // With two lines, the speed is left to the title bar.
@@ -47,7 +47,8 @@ fn lane_and_route(state: &State, skin: &Skin, left: usize, right: usize) -> Text
             }
             if let Some(placement) = &status.placement {
                 let on = placement.nodes_on(&status.execution_provider);
-                lane.extend([skin.dot(), skin.plain(format!("{on} of {} nodes", placement.total()))]);
+                lane.push(skin.plain(format!(" {on}/{}", placement.total())));
+                lane.push(skin.dim(" nodes"));
             }
         }
         None => lane.push(skin.absent()),
@@ -100,5 +101,5 @@ fn latency_and_percentiles(state: &State, skin: &Skin, left: usize, right: usize
             false => skin.styled(skin.theme.chart, skin.glyphs.level(latency.as_secs_f64() / highest)),
         });
     }
-    halves(skin, Line::from(line), latency::summary_line(latencies, skin), (left, right))
+    halves(skin, Line::from(line), latency::summary_line(latencies, skin, &["p50", "p95", "sd"]), (left, right))
 }

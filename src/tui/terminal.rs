@@ -15,7 +15,9 @@ use crossterm::event::{
     DisableBracketedPaste, EnableBracketedPaste, KeyboardEnhancementFlags, PopKeyboardEnhancementFlags,
     PushKeyboardEnhancementFlags,
 };
-use crossterm::terminal::{BeginSynchronizedUpdate, EndSynchronizedUpdate, EnterAlternateScreen, LeaveAlternateScreen};
+use crossterm::terminal::{
+    BeginSynchronizedUpdate, Clear, ClearType, EndSynchronizedUpdate, EnterAlternateScreen, LeaveAlternateScreen,
+};
 use crossterm::{cursor, queue};
 use ratatui::backend::CrosstermBackend;
 use ratatui::layout::Rect;
@@ -45,6 +47,8 @@ impl Write for FrameBytes {
 /// Draws frames as bytes that a terminal shows at once.
 pub struct Painter {
     bytes: FrameBytes,
+    /// A new size, or the old one again: the next frame begins with an empty screen.
+    anew: Option<Rect>,
     terminal: ratatui::Terminal<CrosstermBackend<FrameBytes>>,
 }
 
@@ -53,21 +57,30 @@ impl Painter {
         let bytes = FrameBytes::default();
         let viewport = Viewport::Fixed(Rect::new(0, 0, columns, rows));
         let backend = CrosstermBackend::new(bytes.clone());
-        Ok(Self { bytes, terminal: ratatui::Terminal::with_options(backend, TerminalOptions { viewport })? })
+        Ok(Self {
+            bytes,
+            anew: None,
+            terminal: ratatui::Terminal::with_options(backend, TerminalOptions { viewport })?,
+        })
     }
 
     /// One frame: what changed since the last one, between synchronized-update brackets.
     pub fn frame(&mut self, draw: impl FnOnce(&mut Frame<'_>)) -> io::Result<Vec<u8>> {
         queue!(self.bytes, BeginSynchronizedUpdate)?;
-        let drawn = self.terminal.draw(draw).map(|_| ());
+        let drawn = match self.anew.take() {
+            // Not `clear`, which asks the terminal where its cursor is.
+            Some(area) => self.terminal.resize(area),
+            None => Ok(()),
+        };
+        let drawn = drawn.and_then(|()| self.terminal.draw(draw).map(|_| ()));
         queue!(self.bytes, EndSynchronizedUpdate)?;
         drawn?;
         Ok(self.bytes.0.take())
     }
 
     /// Forgets what is on the screen; the next frame draws everything.
-    pub fn resize(&mut self, columns: u16, rows: u16) -> io::Result<()> {
-        self.terminal.resize(Rect::new(0, 0, columns, rows))
+    pub fn resize(&mut self, columns: u16, rows: u16) {
+        self.anew = Some(Rect::new(0, 0, columns, rows));
     }
 }
 
@@ -100,8 +113,8 @@ impl Screen {
         write_all(&bytes)
     }
 
-    pub fn resize(&mut self, columns: u16, rows: u16) -> io::Result<()> {
-        self.painter.resize(columns, rows)
+    pub fn resize(&mut self, columns: u16, rows: u16) {
+        self.painter.resize(columns, rows);
     }
 
     /// Gives the terminal back for as long as `meanwhile` takes.
@@ -109,7 +122,7 @@ impl Screen {
         give_back();
         let result = meanwhile();
         self.take()?;
-        self.repaint()?;
+        self.repaint();
         result
     }
 
@@ -117,12 +130,13 @@ impl Screen {
     pub fn retake(&mut self) -> io::Result<()> {
         give_back();
         self.take()?;
-        self.repaint()
+        self.repaint();
+        Ok(())
     }
 
-    fn repaint(&mut self) -> io::Result<()> {
+    fn repaint(&mut self) {
         let (columns, rows) = size();
-        self.painter.resize(columns, rows)
+        self.painter.resize(columns, rows);
     }
 
     fn take(&self) -> io::Result<()> {
@@ -130,7 +144,8 @@ impl Screen {
         *lock() = Some(Taken { saved, screen });
         let taken = crossterm::terminal::enable_raw_mode().and_then(|()| {
             let mut bytes = Vec::new();
-            queue!(bytes, EnterAlternateScreen, EnableBracketedPaste)?;
+            // Cleared here too: not every terminal has a second screen, and some keep what stood on it.
+            queue!(bytes, EnterAlternateScreen, Clear(ClearType::All), EnableBracketedPaste)?;
             // Tells Shift-Enter from Enter where the terminal can; others ignore it, and old consoles refuse it.
             let flags = KeyboardEnhancementFlags::DISAMBIGUATE_ESCAPE_CODES;
             let _ = queue!(bytes, PushKeyboardEnhancementFlags(flags));

@@ -3,6 +3,8 @@
 
 use ratatui::text::Line;
 
+use crate::telemetry::latency::summarize;
+
 use super::answer::Answer;
 use super::format;
 use super::skin::{Skin, Text, pad_left};
@@ -36,7 +38,12 @@ fn figures(state: &State, skin: &Skin, gap: &str, columns: usize, labels: bool) 
     if state.snapshot().is_some() {
         let answer = state.answer.as_ref();
         let speed = answer.and_then(Answer::tokens_per_second).map(format::short_rate);
-        parts.push(Line::from(vec![skin.figure(speed, 4), skin.dim(" tok/s")]));
+        let speed = [skin.figure(speed, 4), skin.dim(" tok/s")];
+        if labels {
+            parts.push(Line::from(speed.to_vec()));
+        } else if let Some(lane) = parts.first_mut() {
+            lane.spans.extend(speed);
+        }
         let ttft = answer.and_then(Answer::ttft).map(format::duration);
         let mut first = Vec::new();
         if labels {
@@ -44,12 +51,19 @@ fn figures(state: &State, skin: &Skin, gap: &str, columns: usize, labels: bool) 
         }
         first.push(skin.figure(ttft, 6));
         parts.push(Line::from(first));
+        if !labels && let Some(summary) = answer.and_then(|answer| summarize(answer.latencies())) {
+            parts.push(Line::from(vec![
+                skin.dim("p95 "),
+                skin.number(format::milliseconds(summary.p95)),
+                skin.dim(" ms"),
+            ]));
+        }
         let context = answer.and_then(Answer::context);
         let limit = context.map(|(_, limit)| limit).or(state.active_lane().map(|lane| lane.context_limit));
         if let Some(limit) = limit {
             let used = context.map_or(0, |(used, _)| used);
             let limit = limit.to_string();
-            let used = pad_left(&used.to_string(), limit.len());
+            let used = pad_left(&used.to_string(), if labels { limit.len() } else { 0 });
             parts.push(Line::from(vec![skin.number(used), skin.dim(format!("/{limit}"))]));
         }
     }

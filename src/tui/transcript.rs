@@ -9,6 +9,7 @@ use crate::engine::EngineSnapshot;
 use super::answer::Phase;
 use super::conversation::{AnswerHeader, Kind, Level, Row};
 use super::format;
+use super::layout::{Layout, Mode};
 use super::panels;
 use super::skin::{Skin, Text, width};
 use super::state::{EngineState, State};
@@ -19,7 +20,9 @@ pub fn draw(state: &State, skin: &Skin, area: Rect, seconds_loading: u64, buffer
         return;
     }
     if state.conversation.is_empty() {
-        return draw_centred(&opening(state, skin, seconds_loading, area.width.into()), skin, area, buffer);
+        let wide = Layout::new(state.columns, state.rows, 1, 0).mode == Mode::Wide;
+        let lines = opening(state, skin, seconds_loading, area.width.into(), wide);
+        return draw_centred(&lines, skin, area, buffer);
     }
     let rows = state.conversation.visible();
     for (index, (number, row)) in rows.iter().enumerate() {
@@ -102,7 +105,7 @@ fn notice_line(level: Level, text: &str, first: bool, indent: usize, skin: &Skin
 }
 
 /// What stands in the empty conversation.
-fn opening(state: &State, skin: &Skin, seconds_loading: u64, columns: usize) -> Vec<Text> {
+fn opening(state: &State, skin: &Skin, seconds_loading: u64, columns: usize, wide: bool) -> Vec<Text> {
     let blank = Line::default;
     match &state.engine {
         EngineState::Loading { .. } => vec![
@@ -117,9 +120,13 @@ fn opening(state: &State, skin: &Skin, seconds_loading: u64, columns: usize) -> 
         EngineState::Failed(_) => vec![Line::from(skin.styled(skin.theme.error, "the engine could not start"))],
         EngineState::Ready(snapshot) => {
             let mut lines = vec![model_line(snapshot, skin), blank()];
-            let room = columns.saturating_sub(4);
-            lines.extend(panels::lane::lines(state, skin, room).into_iter().map(|line| skin.fit(line, room)));
-            lines.extend([blank(), Line::from(skin.dim("Ask something. Nothing you type leaves this machine."))]);
+            // Where there is a panel for the lanes, they are shown there and nowhere else.
+            if !wide {
+                let room = columns.saturating_sub(2);
+                lines.extend(panels::lane::lines(state, skin, room).into_iter().map(|line| skin.fit(line, room)));
+                lines.push(blank());
+            }
+            lines.push(Line::from(skin.dim("Ask something; it stays on this machine.")));
             lines
         }
     }

@@ -65,7 +65,7 @@ fn draw_rules(state: &State, skin: &Skin, layout: &Layout, buffer: &mut Buffer) 
     for rule in [layout.top_rule, layout.bottom_rule] {
         buffer.set_stringn(rule.x, rule.y, skin.glyphs.rule(rule.width.into()), rule.area() as usize, style);
     }
-    let divider = layout.divider;
+    let divider = if state.overlay == Some(Overlay::Help) { Rect::ZERO } else { layout.divider };
     for y in divider.top()..divider.bottom() {
         buffer.set_stringn(divider.x, y, skin.glyphs.vertical, divider.width.into(), style);
     }
@@ -73,7 +73,11 @@ fn draw_rules(state: &State, skin: &Skin, layout: &Layout, buffer: &mut Buffer) 
         buffer.set_stringn(divider.x, layout.top_rule.y, skin.glyphs.tee_down, 1, style);
         buffer.set_stringn(divider.x, layout.bottom_rule.y, skin.glyphs.tee_up, 1, style);
     }
-    if let Some(marker) = marker(state, skin) {
+    let marker = match state.overlay {
+        Some(Overlay::Help) => help_marker(state, skin, layout),
+        Some(Overlay::Panel(_)) | None => marker(state, skin),
+    };
+    if let Some(marker) = marker {
         let rule = layout.bottom_rule;
         let room = layout.conversation.width.min(rule.width);
         let marker = skin.fit(marker, room.into());
@@ -82,6 +86,20 @@ fn draw_rules(state: &State, skin: &Skin, layout: &Layout, buffer: &mut Buffer) 
             buffer.set_line(x, rule.y, &marker, room);
         }
     }
+}
+
+fn help_marker(state: &State, skin: &Skin, layout: &Layout) -> Option<Text> {
+    let area = help_area(layout);
+    let below = help::lines(skin, area.width.into()).len().saturating_sub(state.help_top + usize::from(area.height));
+    let text = format!(" {} {below} more, PgDn ", skin.glyphs.down);
+    (below > 0).then(|| Line::from(skin.styled(skin.theme.accent, text)))
+}
+
+/// The help covers the panels too.
+fn help_area(layout: &Layout) -> Rect {
+    let text = layout.text();
+    let body = layout.conversation.width + layout.divider.width + layout.panels.width;
+    Rect { width: body.saturating_sub(text.x * 2), ..text }
 }
 
 /// Says that there is text below the view.
@@ -95,7 +113,7 @@ fn marker(state: &State, skin: &Skin) -> Option<Text> {
 
 fn draw_panels(state: &State, skin: &Skin, layout: &Layout, buffer: &mut Buffer) {
     let column = layout.panels;
-    if column.is_empty() {
+    if column.is_empty() || state.overlay == Some(Overlay::Help) {
         return;
     }
     let columns = usize::from(column.width).saturating_sub(2);
@@ -133,7 +151,7 @@ fn heading(state: &State, skin: &Skin, panel: Panel, columns: usize) -> Text {
 
 /// Help and single panels cover the conversation, and nothing else.
 fn draw_overlay(state: &mut State, skin: &Skin, overlay: Overlay, layout: &Layout, seconds: u64, buffer: &mut Buffer) {
-    let area = layout.text();
+    let area = if overlay == Overlay::Help { help_area(layout) } else { layout.text() };
     if area.is_empty() {
         return;
     }
@@ -170,4 +188,4 @@ fn draw_overlay(state: &mut State, skin: &Skin, overlay: Overlay, layout: &Layou
 
 #[cfg(test)]
 #[path = "view_tests.rs"]
-mod tests;
+pub mod tests;

@@ -14,16 +14,18 @@ const BAR: usize = 10;
 
 pub fn lines(state: &State, skin: &Skin, _columns: usize) -> Vec<Text> {
     let Some(sample) = &state.device else {
-        return ["cpu   ", "mem   ", "power "].map(|label| Line::from(vec![skin.dim(label), skin.absent()])).to_vec();
+        return ["cpu   ", "mem   ", "this  ", "power "]
+            .map(|label| Line::from(vec![skin.dim(label), skin.absent()]))
+            .to_vec();
     };
-    vec![cpu(sample, skin), memory(sample, skin), power(sample, skin)]
+    vec![cpu(sample, skin), memory(sample, skin), process(sample, skin), power(sample, skin)]
 }
 
 fn cpu(sample: &DeviceSample, skin: &Skin) -> Text {
     let mut spans = vec![skin.dim("cpu   ")];
     match &sample.cpu_percent {
         Reading::Measured(percent) => {
-            spans.push(skin.number(pad_left(&format!("{percent:.0}"), 3)));
+            spans.push(skin.number(pad_left(&format!("{percent:.0}"), 4)));
             spans.push(skin.dim(" %  "));
             spans.extend(skin.gauge(f64::from(*percent) / 100.0, BAR));
         }
@@ -55,15 +57,21 @@ fn memory(sample: &DeviceSample, skin: &Skin) -> Text {
         }
         (Reading::Unavailable(reason), _) | (_, Reading::Unavailable(reason)) => spans.push(why(reason, skin)),
     }
-    spans.push(skin.dim("   this "));
+    Line::from(spans)
+}
+
+fn process(sample: &DeviceSample, skin: &Skin) -> Text {
+    let mut spans = vec![skin.dim("this  ")];
     match &sample.process_memory {
-        Reading::Measured(bytes) => spans.push(skin.number(format::bytes(*bytes))),
+        Reading::Measured(bytes) => spans.extend(skin.measure(&format::bytes(*bytes), 4)),
         Reading::Unavailable(reason) => spans.push(why(reason, skin)),
     }
-    if let Reading::Measured(percent) = sample.process_cpu_percent {
-        // In percent of one core, so that it does not depend on how many there are.
-        spans.push(skin.number(format!("  {:.1}", f64::from(percent) / 100.0)));
-        spans.push(skin.dim(" cores"));
+    match &sample.process_cpu_percent {
+        Reading::Measured(percent) => {
+            spans.push(skin.number(format!("   {:.1}", f64::from(*percent) / 100.0)));
+            spans.push(skin.dim(" cores busy"));
+        }
+        Reading::Unavailable(reason) => spans.extend([skin.dim("   cores: "), why(reason, skin)]),
     }
     Line::from(spans)
 }

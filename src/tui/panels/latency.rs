@@ -22,7 +22,7 @@ const AXIS: usize = 6;
 pub fn lines(state: &State, skin: &Skin, columns: usize, chart_rows: usize) -> Vec<Text> {
     let latencies = state.answer.as_ref().map_or(&[][..], Answer::latencies);
     let mut lines = chart(latencies, skin, columns.saturating_sub(AXIS), chart_rows);
-    lines.push(summary_line(latencies, skin));
+    lines.push(summary_line(latencies, skin, &["p50", "p95", "p99", "sd"]));
     lines
 }
 
@@ -118,14 +118,19 @@ fn scale_label(ms: f64) -> String {
     }
 }
 
-pub fn summary_line(latencies: &[Duration], skin: &Skin) -> Text {
+/// The statistics named, of all these tokens, in milliseconds.
+pub fn summary_line(latencies: &[Duration], skin: &Skin, names: &[&str]) -> Text {
     let summary = summarize(latencies);
+    let value = |name: &str, summary: &LatencySummary| match name {
+        "p50" => summary.p50,
+        "p95" => summary.p95,
+        "p99" => summary.p99,
+        _ => summary.std_dev,
+    };
     let mut spans = Vec::new();
-    let values: [(&str, fn(&LatencySummary) -> Duration); 4] =
-        [("p50", |s| s.p50), ("p95", |s| s.p95), ("p99", |s| s.p99), (skin.glyphs.sigma, |s| s.std_dev)];
-    for (name, value) in values {
-        spans.push(skin.dim(name));
-        spans.push(skin.figure(summary.as_ref().map(|summary| milliseconds(value(summary))), 6));
+    for name in names {
+        spans.push(skin.dim(if *name == "sd" { skin.glyphs.sigma } else { name }));
+        spans.push(skin.figure(summary.as_ref().map(|summary| milliseconds(value(name, summary))), 6));
         spans.push(skin.dim("  "));
     }
     if let Some(last) = spans.last_mut() {

@@ -34,7 +34,7 @@ pub const ALL: [Panel; 5] = [Panel::Lane, Panel::Speed, Panel::Latency, Panel::R
 const FOLD: [Panel; 4] = [Panel::Device, Panel::Route, Panel::Latency, Panel::Speed];
 
 /// Rows of the latency chart that are worth a panel, and those beyond which it grows no more.
-const CHART_ROWS: (usize, usize) = (2, 9);
+const CHART_ROWS: (usize, usize) = (2, 7);
 
 impl Panel {
     pub fn title(self) -> &'static str {
@@ -76,7 +76,7 @@ fn wanted(panel: Panel, state: &State) -> usize {
         Panel::Speed => 3,
         Panel::Latency => CHART_ROWS.0 + 1,
         Panel::Route => route::rows(state),
-        Panel::Device => 3,
+        Panel::Device => 4,
     }
 }
 

@@ -9,11 +9,13 @@ use super::super::state::State;
 
 /// Tokens that one bar of the sparkline stands for.
 const TOKENS_PER_BAR: usize = 4;
+/// Columns of a number after its label.
+const NUMBER: usize = 8;
 
 pub fn lines(state: &State, skin: &Skin, columns: usize) -> Vec<Text> {
     let answer = state.answer.as_ref();
     let speed = answer.and_then(Answer::tokens_per_second);
-    let mut first = vec![skin.figure(speed.map(format::rate), 6), skin.dim(" tok/s")];
+    let mut first = vec![skin.dim("decode"), skin.figure(speed.map(format::rate), NUMBER), skin.dim(" tok/s")];
     let used = width(&Line::from(first.clone()));
     if let Some(answer) = answer {
         let room = columns.saturating_sub(used + 2);
@@ -22,13 +24,20 @@ pub fn lines(state: &State, skin: &Skin, columns: usize) -> Vec<Text> {
         first.push(skin.styled(skin.theme.chart, bars));
     }
     let ttft = answer.and_then(Answer::ttft);
-    let second = vec![
-        skin.figure(ttft.map(format::duration), 9),
-        skin.dim(" to first token   prefill "),
-        skin.figure(answer.and_then(Answer::prefill_tokens_per_second).map(format::rate), 5),
+    let mut second = vec![skin.dim("TTFT  ")];
+    match ttft {
+        Some(ttft) => second.extend(skin.measure(&format::duration(ttft), NUMBER)),
+        None => second.extend([skin.figure(None, NUMBER), skin.dim(" ms")]),
+    }
+    second.push(Span::raw(" ".repeat(24usize.saturating_sub(width(&Line::from(second.clone()))))));
+    second.extend([
+        skin.dim("prefill "),
+        skin.figure(answer.and_then(Answer::prefill_tokens_per_second).map(format::rate), 6),
         skin.dim(" tok/s"),
-    ];
-    vec![Line::from(first), Line::from(second), prompt_line(answer, skin, columns)]
+    ]);
+    let mut third = vec![skin.dim("prompt  ")];
+    third.extend(prompt_line(answer, skin, columns.saturating_sub(8)).spans);
+    vec![Line::from(first), Line::from(second), Line::from(third)]
 }
 
 /// During prefill a gauge, after it what was new and what was reused.
@@ -38,7 +47,7 @@ pub fn prompt_line(answer: Option<&Answer>, skin: &Skin, columns: usize) -> Text
         (Phase::Waiting, _) => Line::from(skin.dim("waiting for a lane")),
         (Phase::Prefill, Some(progress)) => {
             let text = format!("prefill {} of {} tokens ", progress.done, progress.total);
-            let room = columns.saturating_sub(text.len()).min(24);
+            let room = columns.saturating_sub(text.len()).min(16);
             let [full, empty] = skin.gauge(progress.done as f64 / progress.total.max(1) as f64, room);
             Line::from(vec![skin.plain(text), full, empty])
         }

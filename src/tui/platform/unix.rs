@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
+use std::sync::{Condvar, Mutex, PoisonError};
 
 use rustix::event::{PollFd, PollFlags};
 use rustix::process::Signal as Posix;
@@ -67,13 +68,22 @@ pub fn can_stop() -> bool {
     rustix::process::getsid(None).is_ok_and(|session| session != rustix::process::getpid())
 }
 
+/// Counts SIGCONT.
+static CONTINUED: (Mutex<u64>, Condvar) = (Mutex::new(0), Condvar::new());
+
 /// Returns when the process is continued.
 pub fn stop(by: SuspendedBy) -> io::Result<()> {
+    let mut count = CONTINUED.0.lock().unwrap_or_else(PoisonError::into_inner);
+    let before = *count;
     // SIGSTOP, since SIGTSTP is caught. The key means the whole job, as it does without raw mode; a signal from outside
     // was meant for those who got it.
     match by {
         SuspendedBy::Key => rustix::process::kill_current_process_group(Posix::STOP)?,
         SuspendedBy::Signal => rustix::process::kill_process(rustix::process::getpid(), Posix::STOP)?,
+    }
+    // The kernel may stop another thread first: this one must not run on and take the terminal again.
+    while *count == before {
+        count = CONTINUED.1.wait(count).unwrap_or_else(PoisonError::into_inner);
     }
     Ok(())
 }
@@ -102,6 +112,8 @@ pub fn watch_signals(send: impl Fn(Signal) + Send + 'static, last_wish: fn()) ->
                     continue;
                 }
                 _ = go_on.recv() => {
+                    *CONTINUED.0.lock().unwrap_or_else(PoisonError::into_inner) += 1;
+                    CONTINUED.1.notify_all();
                     send(Signal::Continue);
                     continue;
                 }

@@ -34,10 +34,11 @@ impl Sanitizer {
                 | '\u{61c}' => {
                     out.push_str(&format!("<{:02x}>", c as u32));
                 }
-                // Terminals do not agree on the width of these two: emoji are shown one by one, and a symbol in its
-                // text form, so that what stands right of them stays in its column.
+                // Terminals do not agree on the width of sequences made with these: emoji are shown one by one and in
+                // their plain colour, symbols in their text form, so that what stands right of them stays in its column.
                 '\u{fe0f}' => {}
                 '\u{200d}' if self.previous.is_none_or(is_emoji) => {}
+                '\u{1f3fb}'..='\u{1f3ff}' if self.previous.is_some_and(is_emoji) => {}
                 // Invisible; used to hide text.
                 '\u{feff}' | '\u{e0000}'..='\u{e007f}' => {}
                 c => out.push(c),

@@ -47,7 +47,12 @@ fn wrap_paragraph(paragraph: &str, offset: usize, columns: usize, lines: &mut Ve
         let space = grapheme == " ";
         let wide = grapheme_width > 1;
         // Scripts without spaces, Chinese and Japanese, may be broken between any two characters.
-        if (wide || previous_wide) && at > start && !space && !closes(grapheme) {
+        if (wide || previous_wide)
+            && at > start
+            && !space
+            && !closes(grapheme)
+            && last_break.as_ref().is_none_or(|b| b.next != at)
+        {
             last_break = Some(Break { end: at, next: at, used });
         }
         previous_wide = wide;
