@@ -5,7 +5,7 @@ use ratatui::layout::{Position, Rect};
 use ratatui::text::Line;
 
 use super::layout::{COMPOSER_MARGIN, Layout, Mode};
-use super::skin::{Skin, Text};
+use super::skin::{Skin, Text, width};
 use super::state::{EngineState, State};
 use super::text::sanitize::one_line;
 
@@ -17,8 +17,9 @@ pub fn draw(state: &mut State, skin: &Skin, area: Rect, buffer: &mut Buffer) -> 
     let columns = state.composer_columns();
     let (row, column) = state.composer.cursor_position(columns);
     let height = usize::from(area.height);
-    let all = state.composer.lines(columns).to_vec();
+    let all = state.composer.lines(columns);
     let first = (row + 1).saturating_sub(height).min(all.len().saturating_sub(height));
+    let lines: Vec<_> = all.iter().skip(first).take(height).copied().collect();
     let margin = COMPOSER_MARGIN - 1;
     // On a screen too narrow for a margin the text takes all of it.
     let margin = if area.width > COMPOSER_MARGIN { margin } else { 0 };
@@ -30,7 +31,7 @@ pub fn draw(state: &mut State, skin: &Skin, area: Rect, buffer: &mut Buffer) -> 
         let placeholder = Line::from(skin.dim(placeholder(state)));
         buffer.set_line(area.x + margin, area.y, &skin.fit(placeholder, room.into()), room);
     }
-    for (y, line) in (area.y..area.bottom()).zip(&all[first..]) {
+    for (y, line) in (area.y..area.bottom()).zip(&lines) {
         let text = format!("{}{}", " ".repeat(line.indent), &state.composer.text()[line.start..line.end]);
         buffer.set_line(area.x + margin, y, &Line::from(skin.plain(text)), room);
     }
@@ -57,28 +58,29 @@ pub fn draw_queue(state: &State, skin: &Skin, area: Rect, buffer: &mut Buffer) {
 
 /// Keys at the left, what the router would do at the right.
 pub fn footer(state: &State, skin: &Skin, layout: &Layout, columns: usize) -> Text {
-    let left = match message(state, skin) {
-        Some(message) => message,
-        None => {
-            let mut keys = vec![("Enter", if state.busy() { "queue" } else { "send" })];
-            if state.busy() {
-                keys.push(("Esc", "cancel"));
-            } else {
-                keys.push(("Alt-Enter", "new line"));
-            }
-            if layout.mode == Mode::Medium {
-                keys.push(("Tab", "panels"));
-            } else {
-                keys.push(("/", "commands"));
-            }
-            keys.push(("F1", "help"));
-            let spans = keys.into_iter().flat_map(|(key, what)| {
-                [skin.plain(if key == "Enter" { "   " } else { "" }), skin.plain(key), skin.dim(format!(" {what}   "))]
-            });
-            Line::from(spans.collect::<Vec<_>>())
+    if let Some(message) = message(state, skin) {
+        return skin.fit(message, columns);
+    }
+    let right = preview(state, skin);
+    let left = hints(state, skin, layout, columns.saturating_sub(width(&right)));
+    skin.spread(left, right, columns)
+}
+
+/// As many keys as there is room for.
+fn hints(state: &State, skin: &Skin, layout: &Layout, columns: usize) -> Text {
+    let keys = [
+        ("Enter", if state.busy() { "queue" } else { "send" }),
+        if state.busy() { ("Esc", "cancel") } else { ("Alt-Enter", "new line") },
+        if layout.mode == Mode::Medium { ("Tab", "panels") } else { ("/", "commands") },
+        ("F1", "help"),
+    ];
+    let mut line = Line::default();
+    for (key, what) in keys {
+        if width(&line) + key.len() + what.len() + 6 <= columns {
+            line.spans.extend([skin.plain(format!("   {key}")), skin.dim(format!(" {what}"))]);
         }
-    };
-    skin.spread(left, preview(state, skin), columns)
+    }
+    line
 }
 
 /// What must be said now, in place of the keys.

@@ -20,9 +20,11 @@ pub fn lines(skin: &Skin, columns: usize) -> Vec<Text> {
     let rows = entries.len().div_ceil(side_by_side);
     let mut lines: Vec<Text> = (0..rows)
         .map(|row| {
-            let cells = entries.iter().skip(row).step_by(rows);
-            let spans = cells.flat_map(|(key, help)| {
-                [skin.styled(skin.theme.strong, pad_right(key, KEY)), skin.dim(pad_right(help, COLUMN - KEY))]
+            let cells: Vec<_> = entries.iter().skip(row).step_by(rows).collect();
+            let last = cells.len().saturating_sub(1);
+            let spans = cells.into_iter().enumerate().flat_map(|(column, (key, help))| {
+                let help = if column < last { pad_right(help, COLUMN - KEY) } else { help.to_string() };
+                [skin.styled(skin.theme.strong, pad_right(key, KEY)), skin.dim(help)]
             });
             skin.fit(Line::from(spans.collect::<Vec<_>>()), columns)
         })

@@ -176,6 +176,8 @@ pub fn give_back() {
     let mut bytes = Vec::new();
     let _ = queue!(bytes, EndSynchronizedUpdate);
     let _ = queue!(bytes, PopKeyboardEnhancementFlags);
+    // Where there is no second screen, the shell still gets an empty one.
+    let _ = queue!(bytes, Clear(ClearType::All), cursor::MoveTo(0, 0));
     let _ = queue!(bytes, DisableBracketedPaste, cursor::Show, LeaveAlternateScreen);
     let _ = screen.write_all(&bytes);
     let _ = crossterm::terminal::disable_raw_mode();

@@ -52,11 +52,7 @@ fn figures(state: &State, skin: &Skin, gap: &str, columns: usize, labels: bool) 
         first.push(skin.figure(ttft, 6));
         parts.push(Line::from(first));
         if !labels && let Some(summary) = answer.and_then(|answer| summarize(answer.latencies())) {
-            parts.push(Line::from(vec![
-                skin.dim("p95 "),
-                skin.number(format::milliseconds(summary.p95)),
-                skin.dim(" ms"),
-            ]));
+            parts.push(Line::from(vec![skin.dim("p95 "), skin.number(format::duration(summary.p95))]));
         }
         let context = answer.and_then(Answer::context);
         let limit = context.map(|(_, limit)| limit).or(state.active_lane().map(|lane| lane.context_limit));

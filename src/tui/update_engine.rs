@@ -23,6 +23,9 @@ pub fn on_event(state: &mut State, event: Event, now: Instant, effects: &mut Vec
             state.conversation.add(Kind::Notice(Level::Info), &log);
             state.engine = EngineState::Failed(error);
             return_queue(state, now);
+            // The beginning of a long error says what is wrong.
+            state.lay_out();
+            state.conversation.scroll_to(0);
         }
         Event::Snapshot(snapshot) => {
             if let EngineState::Ready(current) = &mut state.engine {

@@ -14,11 +14,11 @@ const BAR: usize = 10;
 
 pub fn lines(state: &State, skin: &Skin, _columns: usize) -> Vec<Text> {
     let Some(sample) = &state.device else {
-        return ["cpu   ", "mem   ", "this  ", "power "]
+        return ["cpu   ", "temp  ", "mem   ", "this  ", "power "]
             .map(|label| Line::from(vec![skin.dim(label), skin.absent()]))
             .to_vec();
     };
-    vec![cpu(sample, skin), memory(sample, skin), process(sample, skin), power(sample, skin)]
+    vec![cpu(sample, skin), temperature(sample, skin), memory(sample, skin), process(sample, skin), power(sample, skin)]
 }
 
 fn cpu(sample: &DeviceSample, skin: &Skin) -> Text {
@@ -31,21 +31,25 @@ fn cpu(sample: &DeviceSample, skin: &Skin) -> Text {
         }
         Reading::Unavailable(reason) => spans.push(why(reason, skin)),
     }
-    if let Reading::Measured(mhz) = sample.cpu_mhz {
-        spans.push(skin.number(format!("  {:.1}", mhz as f64 / 1000.0)));
-        spans.push(skin.dim(" GHz"));
-    }
-    match &sample.cpu_celsius {
-        Reading::Measured(celsius) => {
-            spans.push(skin.number(format!("  {celsius:.0}")));
-            spans.push(skin.dim(format!(" {}", skin.glyphs.degrees)));
+    match &sample.cpu_mhz {
+        Reading::Measured(mhz) => {
+            spans.push(skin.number(format!("  {:.1}", *mhz as f64 / 1000.0)));
+            spans.push(skin.dim(" GHz"));
         }
-        Reading::Unavailable(reason) => {
-            spans.push(skin.dim(format!("  {}: ", skin.glyphs.degrees)));
-            spans.push(why(reason, skin));
-        }
+        Reading::Unavailable(reason) => spans.extend([skin.dim("  GHz: "), why(reason, skin)]),
     }
     Line::from(spans)
+}
+
+fn temperature(sample: &DeviceSample, skin: &Skin) -> Text {
+    match &sample.cpu_celsius {
+        Reading::Measured(celsius) => Line::from(vec![
+            skin.dim("temp  "),
+            skin.number(pad_left(&format!("{celsius:.0}"), 4)),
+            skin.dim(format!(" {}", skin.glyphs.degrees)),
+        ]),
+        Reading::Unavailable(reason) => Line::from(vec![skin.dim("temp  "), why(reason, skin)]),
+    }
 }
 
 fn memory(sample: &DeviceSample, skin: &Skin) -> Text {

@@ -41,7 +41,7 @@ impl Panel {
         match self {
             Self::Lane => "lane",
             Self::Speed => "speed",
-            Self::Latency => "token latency",
+            Self::Latency => "token latency, ms",
             Self::Route => "route",
             Self::Device => "device",
         }
@@ -76,7 +76,7 @@ fn wanted(panel: Panel, state: &State) -> usize {
         Panel::Speed => 3,
         Panel::Latency => CHART_ROWS.0 + 1,
         Panel::Route => route::rows(state),
-        Panel::Device => 4,
+        Panel::Device => 5,
     }
 }
 
