@@ -61,8 +61,6 @@ pub struct State {
     pub queue: Vec<String>,
     /// The running answer, or the last one.
     pub answer: Option<Answer>,
-    /// Tokens per second of the answers so far.
-    pub speeds: Vec<f64>,
     pub device: Option<DeviceSample>,
     pub preview: Preview,
     pub overlay: Option<Overlay>,
@@ -88,7 +86,6 @@ impl State {
             composer: Composer::default(),
             queue: Vec::new(),
             answer: None,
-            speeds: Vec::new(),
             device: None,
             preview: Preview::default(),
             overlay: None,

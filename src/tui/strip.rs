@@ -89,8 +89,7 @@ fn latency_and_percentiles(state: &State, skin: &Skin, left: usize, right: usize
     let latencies = state.answer.as_ref().map_or(&[][..], Answer::latencies);
     let window = latency::newest(latencies, left.saturating_sub(LABEL + 2));
     let stalled = latency::stalls(window);
-    let highest = window.iter().zip(&stalled).filter(|(_, stall)| !**stall).map(|(l, _)| l.as_secs_f64());
-    let highest = highest.fold(0.0, f64::max);
+    let scale = latency::scale(window, &stalled);
     let mut line = vec![skin.dim("token  ")];
     if window.is_empty() {
         line.push(skin.absent());
@@ -98,7 +97,7 @@ fn latency_and_percentiles(state: &State, skin: &Skin, left: usize, right: usize
     for (latency, stall) in window.iter().zip(&stalled) {
         line.push(match stall {
             true => skin.styled(skin.theme.stall, skin.glyphs.stall),
-            false => skin.styled(skin.theme.chart, skin.glyphs.level(latency.as_secs_f64() / highest)),
+            false => skin.styled(skin.theme.chart, skin.glyphs.level(latency.as_secs_f64() * 1e3 / scale)),
         });
     }
     halves(skin, Line::from(line), latency::summary_line(latencies, skin, &["p50", "p95", "sd"]), (left, right))

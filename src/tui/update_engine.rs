@@ -112,7 +112,6 @@ pub fn close_answer(state: &mut State, ending: Option<(Level, String)>) {
     let Some(answer) = state.answer.as_mut() else { return };
     answer.over = true;
     let speed = answer.tokens_per_second();
-    state.speeds.extend(speed);
     if let Some(header) = state.conversation.header_mut(answer.block) {
         header.running = false;
         header.ttft = answer.ttft();

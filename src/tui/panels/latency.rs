@@ -54,15 +54,13 @@ pub fn stalls(window: &[Duration]) -> Vec<bool> {
 fn chart(latencies: &[Duration], skin: &Skin, columns: usize, rows: usize) -> Vec<Text> {
     let window = newest(latencies, columns);
     let stalled = stalls(window);
-    // Stalls are cut off at the top: the scale is that of the others.
-    let highest = window.iter().zip(&stalled).filter(|(_, stall)| !**stall).map(|(latency, _)| *latency).max();
-    let scale = highest.map_or(0.0, |highest| round_up(highest.as_secs_f64() * 1e3));
+    let scale = scale(window, &stalled);
     let mut lines = Vec::new();
     for row in (0..rows).rev() {
-        let label = match (row, highest) {
-            (0, _) => "0".to_string(),
-            (row, Some(_)) if row + 1 == rows => scale_label(scale),
-            (row, None) if row + 1 == rows => skin.glyphs.absent.to_string(),
+        let label = match row {
+            0 => "0".to_string(),
+            row if row + 1 == rows && scale > 0.0 => scale_label(scale),
+            row if row + 1 == rows => skin.glyphs.absent.to_string(),
             _ => String::new(),
         };
         let mut spans = vec![
@@ -83,6 +81,14 @@ fn chart(latencies: &[Duration], skin: &Skin, columns: usize, rows: usize) -> Ve
         lines.push(Line::from(spans));
     }
     lines
+}
+
+/// The milliseconds at the top of the chart: room for everything but stalls, which are cut off there, and for twice the
+/// median, so that an even stream stands at half height.
+pub fn scale(window: &[Duration], stalled: &[bool]) -> f64 {
+    let highest = window.iter().zip(stalled).filter(|(_, stall)| !**stall).map(|(latency, _)| *latency).max();
+    let median = summarize(window).map(|summary| summary.p50 * 2);
+    round_up(highest.max(median).unwrap_or_default().as_secs_f64() * 1e3)
 }
 
 /// Neighbours of one style become one span.
@@ -130,7 +136,7 @@ pub fn summary_line(latencies: &[Duration], skin: &Skin, names: &[&str]) -> Text
     let mut spans = Vec::new();
     for name in names {
         spans.push(skin.dim(if *name == "sd" { skin.glyphs.sigma } else { name }));
-        spans.push(skin.figure(summary.as_ref().map(|summary| milliseconds(value(name, summary))), 6));
+        spans.push(skin.figure(summary.as_ref().map(|summary| milliseconds(value(name, summary))), 5));
         spans.push(skin.dim("  "));
     }
     if let Some(last) = spans.last_mut() {

@@ -106,7 +106,7 @@ pub fn arrange(state: &State, area: Rect) -> Vec<Place> {
     let gaps = if shown.len() > 1 && spare >= shown.len() - 1 { 1 } else { 0 };
     spare -= gaps * shown.len().saturating_sub(1);
     if shown.contains(&Panel::Latency) {
-        chart_rows += spare.min(CHART_ROWS.1 - chart_rows);
+        chart_rows += spare.min(CHART_ROWS.1.max(height / 4).saturating_sub(chart_rows));
     }
     let mut y = area.y.saturating_sub(1);
     let mut places = Vec::new();

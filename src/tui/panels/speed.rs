@@ -29,7 +29,7 @@ pub fn lines(state: &State, skin: &Skin, columns: usize) -> Vec<Text> {
         Some(ttft) => second.extend(skin.measure(&format::duration(ttft), NUMBER)),
         None => second.extend([skin.figure(None, NUMBER), skin.dim(" ms")]),
     }
-    second.push(Span::raw(" ".repeat(24usize.saturating_sub(width(&Line::from(second.clone()))))));
+    second.push(Span::raw(" ".repeat(22usize.saturating_sub(width(&Line::from(second.clone()))))));
     second.extend([
         skin.dim("prefill "),
         skin.figure(answer.and_then(Answer::prefill_tokens_per_second).map(format::rate), 6),
@@ -63,10 +63,11 @@ pub fn prompt_line(answer: Option<&Answer>, skin: &Skin, columns: usize) -> Text
     }
 }
 
-/// Speed over the newest tokens, a bar for every few of them, against the fastest in view.
+/// Speed over the newest tokens, a bar for every few of them. The fastest in view takes three quarters of the height:
+/// a full block would be louder than anything else on the screen.
 pub fn sparkline(answer: &Answer, skin: &Skin, columns: usize) -> String {
     let chunks: Vec<f64> = answer.latencies().chunks_exact(TOKENS_PER_BAR).filter_map(rate).collect();
     let newest = &chunks[chunks.len().saturating_sub(columns)..];
     let fastest = newest.iter().copied().fold(0.0, f64::max);
-    newest.iter().map(|rate| skin.glyphs.level(rate / fastest)).collect()
+    newest.iter().map(|rate| skin.glyphs.level(rate / fastest * 0.75)).collect()
 }

@@ -159,6 +159,7 @@ mod tests {
         fn no_line_is_wider_than_the_room_and_only_spaces_are_left_out(
             text in "[a-c日本é👩🏽🇫🇷 \n.-]{0,120}", columns in 6usize..40
         ) {
+            let text = super::super::sanitize::sanitize(&text);
             let lines = wrap(&text, columns);
             let mut at = 0;
             for line in &lines {
