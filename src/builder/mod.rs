@@ -1,1 +1,200 @@
 //! The model builder: reads a checkpoint (GGUF) and writes a model folder in onnxruntime-genai's layout.
+//!
+//! `gguf` and `blocks` read the file; `architecture` says what the model is; `decoder_graph` writes its nodes through
+//! `graph`, its matrices through `weights` and `repack`; `tokenizer` and `genai_config` write the rest of the folder.
+//! This module puts them in order and makes sure that a folder is there as a whole or not at all.
+
+mod architecture;
+mod blocks;
+mod cache;
+mod decoder_graph;
+mod error;
+mod folder;
+mod genai_config;
+pub mod gguf;
+mod graph;
+mod mapped_file;
+mod onnx_proto;
+mod repack;
+#[cfg(test)]
+mod testing;
+#[cfg(test)]
+mod tests;
+mod tokenizer;
+mod weights;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use serde_json::json;
+
+use architecture::Dimensions;
+use folder::NewFolder;
+use gguf::Gguf;
+use graph::GraphWriter;
+use mapped_file::MappedFile;
+use tokenizer::Vocabulary;
+use weights::StoreError;
+
+use crate::model::{BUILD_FILE, CONFIG_FILE};
+pub use cache::cached;
+
+pub use error::{BuildError, ModelError};
+pub use genai_config::SamplingDefaults;
+pub use gguf::GgufError;
+
+/// The graph's file in a model folder.
+pub const MODEL_FILE: &str = "model.onnx";
+/// The weights' file beside it.
+pub const DATA_FILE: &str = "model.onnx.data";
+
+/// How matrices are stored; a folder built by another recipe differs in speed and accuracy.
+pub const RECIPE: &str = "cpu-int8-mix";
+
+/// What may be chosen when building.
+#[derive(Debug, Clone, Default)]
+pub struct BuildOptions {
+    /// Defaults for sampling; without them those of the file (`general.sampling.*`), or moderate ones.
+    pub sampling: Option<SamplingDefaults>,
+    /// What the model is called on screen; without it, the file's name.
+    pub name: Option<String>,
+    /// Threads that convert weights; without it, as many as the machine has.
+    pub threads: Option<usize>,
+}
+
+/// What the builder is doing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BuildStage {
+    /// Another process builds the same model into the cache.
+    Waiting,
+    /// Reading the file's header, keys and vocabulary.
+    Reading,
+    /// Converting and writing weights.
+    Weights,
+    /// Writing the graph, and waiting for the disk.
+    Graph,
+    /// Writing tokenizer and configuration.
+    Tokenizer,
+}
+
+/// How far the builder has come.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct BuildProgress {
+    pub stage: BuildStage,
+    /// Of this stage, from 0 to 1.
+    pub fraction: f32,
+}
+
+/// What was built.
+#[derive(Debug, Clone, PartialEq)]
+pub struct BuildReport {
+    pub folder: PathBuf,
+    /// `general.architecture` of the file.
+    pub architecture: String,
+    /// What it is called on screen.
+    pub model: String,
+    pub parameters: u64,
+    pub nodes: usize,
+    /// Bytes of the graph and its weights.
+    pub bytes: u64,
+    pub seconds: f64,
+}
+
+/// Builds a model folder for the CPU from a GGUF file.
+///
+/// `output` must not exist or be an empty folder; it appears whole, by a rename, when everything is written.
+pub fn build(
+    source: &Path,
+    output: &Path,
+    options: &BuildOptions,
+    progress: &mut dyn FnMut(BuildProgress),
+) -> Result<BuildReport, BuildError> {
+    let started = Instant::now();
+    let mut at = |stage, fraction| progress(BuildProgress { stage, fraction });
+    at(BuildStage::Reading, 0.0);
+    let folder = NewFolder::create(output)?;
+    let file = MappedFile::open(source).map_err(|error| BuildError::Read { path: source.to_owned(), error })?;
+    let gguf = Gguf::parse(&file).map_err(|error| BuildError::Gguf { path: source.to_owned(), error })?;
+    let of_model = |error: ModelError| BuildError::Model { path: source.to_owned(), error };
+    let architecture = architecture::of(&gguf).map_err(of_model)?;
+    let dimensions = Dimensions::read(&gguf, architecture).map_err(of_model)?;
+    let vocabulary = Vocabulary::read(&gguf, dimensions.vocabulary).map_err(of_model)?;
+    let sampling = match options.sampling {
+        Some(sampling) => sampling,
+        None => sampling_of(&gguf).map_err(|error| of_model(error.into()))?,
+    };
+    at(BuildStage::Reading, 1.0);
+
+    let threads = options.threads.or_else(|| std::thread::available_parallelism().ok().map(usize::from)).unwrap_or(1);
+    let of_data = |error| BuildError::Write { path: folder.path().join(DATA_FILE), error };
+    let mut graph = GraphWriter::create(folder.path(), DATA_FILE, architecture.name).map_err(of_data)?;
+    let mut weights = |fraction| at(BuildStage::Weights, fraction);
+    decoder_graph::write(&gguf, architecture, &dimensions, &mut graph, threads, &mut weights).map_err(|error| {
+        match error {
+            StoreError::Model(error) => of_model(error),
+            StoreError::Write(error) => of_data(error),
+        }
+    })?;
+    at(BuildStage::Graph, 0.0);
+    let nodes = graph.node_count();
+    let bytes = graph
+        .finish(folder.path(), MODEL_FILE)
+        .map_err(|error| BuildError::Write { path: folder.path().join(MODEL_FILE), error })?;
+    at(BuildStage::Graph, 1.0);
+
+    at(BuildStage::Tokenizer, 0.0);
+    let parameters = gguf.tensors().map(|tensor| tensor.elements() as u64).sum();
+    let file_name = source.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    // The file's name is what a person knows it by; `general.name` may say "Smollm2 135M 8k Lc100K Mix1 Ep2".
+    let stem = || source.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+    let model = options.name.clone().unwrap_or_else(stem);
+    let mut types: BTreeMap<String, usize> = BTreeMap::new();
+    for tensor in gguf.tensors() {
+        *types.entry(tensor.kind.to_string()).or_default() += 1;
+    }
+    let origin = json!({
+        "source": {"file": file_name, "bytes": file.len()},
+        "architecture": architecture.name,
+        "name": model,
+        "parameters": parameters,
+        "tensor_types": types,
+        "recipe": RECIPE,
+        "builder": {"name": env!("CARGO_PKG_NAME"), "version": env!("CARGO_PKG_VERSION")},
+    });
+    let config = genai_config::genai_config(architecture, &dimensions, &vocabulary, &sampling, MODEL_FILE);
+    folder.write_json(CONFIG_FILE, &config)?;
+    folder.write_json("tokenizer_config.json", &vocabulary.config_json(dimensions.context))?;
+    // Fifty thousand merges, one a line, help nobody: this one is written compactly.
+    folder.write("tokenizer.json", vocabulary.tokenizer_json().to_string().as_bytes())?;
+    if let Some(template) = vocabulary.chat_template {
+        folder.write("chat_template.jinja", template.as_bytes())?;
+    }
+    folder.write_json(BUILD_FILE, &origin)?;
+    folder.publish()?;
+    at(BuildStage::Tokenizer, 1.0);
+
+    Ok(BuildReport {
+        folder: output.to_owned(),
+        architecture: architecture.name.to_owned(),
+        model,
+        parameters,
+        nodes,
+        bytes,
+        seconds: started.elapsed().as_secs_f64(),
+    })
+}
+
+/// The sampling that the file recommends, filled up with moderate values.
+fn sampling_of(gguf: &Gguf<'_>) -> Result<SamplingDefaults, GgufError> {
+    let moderate = SamplingDefaults::default();
+    let float = |key: &str, range: std::ops::RangeInclusive<f64>, default: f32| {
+        Ok(gguf.float(key)?.filter(|value| range.contains(value)).map_or(default, |value| value as f32))
+    };
+    let top_k = gguf.unsigned("general.sampling.top_k")?.and_then(|value| u32::try_from(value).ok());
+    Ok(SamplingDefaults {
+        temperature: float("general.sampling.temp", 0.0..=10.0, moderate.temperature)?,
+        top_p: float("general.sampling.top_p", 0.0..=1.0, moderate.top_p)?,
+        top_k: top_k.unwrap_or(moderate.top_k),
+    })
+}

@@ -1,1 +1,39 @@
-//! One forward pass on one execution provider.
+//! One forward pass on one execution provider. What to do with the logits is the engine's business.
+
+mod shared_buffer;
+
+pub use shared_buffer::{DecoderOptions, SharedBufferDecoder};
+
+/// A model with its KV cache. Positions count from 0; the cache holds keys and values for positions `0..position()`.
+pub trait Decoder: Send {
+    /// The longest sequence it can hold, in tokens.
+    fn context_limit(&self) -> usize;
+
+    /// Tokens in the cache.
+    fn position(&self) -> usize;
+
+    /// Forgets all tokens from `position` on; does nothing if there are fewer.
+    fn rewind(&mut self, position: usize);
+
+    /// Appends `tokens`, at least one.
+    fn forward(&mut self, tokens: &[u32]) -> Result<(), DecodeError>;
+
+    /// The logits after the last token of the last pass, one for each entry of the vocabulary.
+    fn logits(&self) -> &[f32];
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum DecodeError {
+    #[error(transparent)]
+    Runtime(#[from] crate::onnx_runtime::RuntimeError),
+    #[error("the graph '{graph}' {what}")]
+    Graph { graph: String, what: String },
+    #[error("{tokens} more tokens do not fit after {position}: the context holds {limit}")]
+    ContextFull { tokens: usize, position: usize, limit: usize },
+    #[error("a forward pass of no tokens was asked for")]
+    NoTokens,
+    #[error("token {token} is outside of the vocabulary of {vocabulary}")]
+    UnknownToken { token: u32, vocabulary: usize },
+    #[error("the forward pass failed: {0}")]
+    Run(String),
+}

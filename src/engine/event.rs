@@ -14,6 +14,9 @@ pub enum GenerationEvent {
     /// Sent after each chunk of the prompt, the first time before any work was done.
     PrefillProgress(PrefillProgress),
     Token(Token),
+    /// Text that was held back, as a possible stop text or an incomplete character, until the answer ended. It belongs
+    /// to tokens that were reported already.
+    TrailingText(String),
     /// The answer goes on in another lane.
     LaneChanged {
         from: LaneId,

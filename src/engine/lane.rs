@@ -4,6 +4,8 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+pub use crate::onnx_runtime::Placement;
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum LaneId {
@@ -37,22 +39,6 @@ pub enum LaneState {
     Failed {
         reason: String,
     },
-}
-
-/// How many nodes of the model's graphs run on which execution provider, as ONNX Runtime assigned them.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Placement {
-    pub nodes_by_provider: Vec<(String, usize)>,
-}
-
-impl Placement {
-    pub fn total(&self) -> usize {
-        self.nodes_by_provider.iter().map(|(_, nodes)| nodes).sum()
-    }
-
-    pub fn nodes_on(&self, provider: &str) -> usize {
-        self.nodes_by_provider.iter().filter(|(name, _)| name == provider).map(|(_, nodes)| nodes).sum()
-    }
 }
 
 /// Rates measured by the answers of this session; absent until the first one.

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::lane::LaneId;
+use crate::model::SearchConfig;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -45,6 +46,28 @@ pub struct Sampling {
 impl Sampling {
     pub const GREEDY: Self =
         Self { temperature: 0.0, top_k: 0, top_p: 1.0, min_p: 0.0, repetition_penalty: 1.0, seed: None };
+}
+
+impl Sampling {
+    /// How the model's maker suggests to sample, filled up with the defaults.
+    pub fn suggested(search: &SearchConfig) -> Self {
+        let default = Self::default();
+        Self {
+            temperature: if search.do_sample { search.temperature.unwrap_or(default.temperature) } else { 0.0 },
+            top_k: search.top_k.unwrap_or(default.top_k),
+            // genai writes 0 for "not used".
+            top_p: search.top_p.filter(|p| *p > 0.0).unwrap_or(default.top_p),
+            repetition_penalty: search.repetition_penalty.unwrap_or(default.repetition_penalty),
+            ..default
+        }
+    }
+}
+
+impl Default for Sampling {
+    /// For models whose folder suggests nothing.
+    fn default() -> Self {
+        Self { temperature: 0.7, top_k: 40, top_p: 0.95, min_p: 0.05, ..Self::GREEDY }
+    }
 }
 
 /// One turn of a conversation to be answered.

@@ -145,3 +145,118 @@ fn rejections(facts: &RoutingFacts<'_>, chosen: Option<(LaneId, Rule)>, needed: 
         })
         .collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use pretty_assertions::assert_eq;
+
+    use super::super::lane::MeasuredRates;
+    use super::*;
+
+    fn lane(id: LaneId, context_limit: usize, state: LaneState) -> LaneStatus {
+        LaneStatus {
+            id,
+            execution_provider: format!("{id} provider"),
+            device: None,
+            emulated: false,
+            state,
+            context_limit,
+            threads: None,
+            placement: None,
+            measured: MeasuredRates::default(),
+        }
+    }
+
+    fn absent() -> LaneState {
+        LaneState::Absent { reason: "no NPU found".into() }
+    }
+
+    fn failed() -> LaneState {
+        LaneState::Failed { reason: "it hung".into() }
+    }
+
+    fn decide(
+        lanes: &[LaneStatus],
+        prompt_tokens: usize,
+        requested: Option<LaneId>,
+    ) -> Result<(LaneId, Rule, Vec<String>), RouteError> {
+        route(&RoutingFacts { prompt_tokens, answer_tokens: 100, lanes, requested }).map(|decision| {
+            let rejected = decision.rejected.into_iter().map(|r| format!("{}: {}", r.lane, r.reason)).collect();
+            (decision.lane, decision.rule, rejected)
+        })
+    }
+
+    fn rejected(text: &str) -> Vec<String> {
+        vec![text.to_string()]
+    }
+
+    #[test]
+    fn decisions() {
+        use LaneId::{Cpu, Npu};
+        use LaneState::Ready;
+        let two = |npu: LaneState, cpu: LaneState| [lane(Npu, 512, npu), lane(Cpu, 8192, cpu)];
+        type Expected = (LaneId, Rule, Vec<String>);
+        let cases: Vec<(&str, [LaneStatus; 2], usize, Option<LaneId>, Expected)> = vec![
+            (
+                "only one is ready",
+                two(absent(), Ready),
+                50,
+                None,
+                (Cpu, Rule::OnlyReady, rejected("npu: no NPU found")),
+            ),
+            ("short", two(Ready, Ready), 412, None, (Npu, Rule::FirstThatFits, rejected("cpu: npu comes first"))),
+            (
+                "one token too many",
+                two(Ready, Ready),
+                413,
+                None,
+                (Cpu, Rule::FirstThatFits, rejected("npu: 513 tokens, context of 512")),
+            ),
+            (
+                "too long for all",
+                two(Ready, Ready),
+                9000,
+                None,
+                (Cpu, Rule::LongestContext, rejected("npu: 9100 tokens, context of 512")),
+            ),
+            ("asked for", two(Ready, Ready), 50, Some(Cpu), (Cpu, Rule::Requested, rejected("npu: you asked for cpu"))),
+            (
+                "the other broke",
+                two(failed(), Ready),
+                50,
+                None,
+                (Cpu, Rule::OnlyReady, rejected("npu: failed: it hung")),
+            ),
+        ];
+        for (name, lanes, prompt_tokens, requested, expected) in cases {
+            assert_eq!(decide(&lanes, prompt_tokens, requested), Ok(expected), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_lane_that_is_not_ready_is_never_taken_silently() {
+        let lanes = [lane(LaneId::Npu, 0, absent()), lane(LaneId::Cpu, 8192, LaneState::Ready)];
+        let error = decide(&lanes, 50, Some(LaneId::Npu)).unwrap_err();
+        assert_eq!(error.to_string(), "the npu lane was asked for, but it is not ready: no NPU found");
+    }
+
+    #[test]
+    fn no_lane_at_all_says_why_for_each() {
+        let lanes = [lane(LaneId::Npu, 0, absent()), lane(LaneId::Cpu, 0, failed())];
+        let error = decide(&lanes, 50, None).unwrap_err().to_string();
+        assert_eq!(error, "no lane is ready: npu: no NPU found; cpu: failed: it hung");
+    }
+
+    #[test]
+    fn the_prediction_comes_from_the_measured_rate() {
+        let mut cpu = lane(LaneId::Cpu, 8192, LaneState::Ready);
+        let predict = |lane: &LaneStatus| {
+            let lanes = std::slice::from_ref(lane);
+            let facts = RoutingFacts { prompt_tokens: 300, answer_tokens: 10, lanes, requested: None };
+            route(&facts).unwrap().predicted_ttft
+        };
+        assert_eq!(predict(&cpu), None);
+        cpu.measured.prefill = Some(600.0);
+        assert_eq!(predict(&cpu), Some(Duration::from_millis(500)));
+    }
+}

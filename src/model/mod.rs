@@ -1,1 +1,129 @@
-//! What a model folder is: its configuration, tokenizer and chat template.
+//! What a model folder is: its configuration, tokenizer and chat template, as onnxruntime-genai lays them out.
+//!
+//! Running its graphs is the decoder's work; making one is the builder's.
+
+mod config;
+mod template;
+mod tokenizer;
+
+use std::path::{Path, PathBuf};
+
+pub use config::{DecoderConfig, GenaiConfig, SearchConfig};
+pub use template::{ChatTemplate, TemplateError, TemplateMessage};
+pub use tokenizer::{Tokenizer, TokenizerError};
+
+/// The file that makes a folder a model folder.
+pub const CONFIG_FILE: &str = "genai_config.json";
+/// Where ortalk's builder records what a folder was built from.
+pub const BUILD_FILE: &str = "ortalk_build.json";
+
+/// A model folder, read and checked; its graphs are not loaded.
+pub struct ModelFolder {
+    pub path: PathBuf,
+    /// For people: the name the builder recorded, else the folder's.
+    pub name: String,
+    pub config: GenaiConfig,
+    pub tokenizer: Tokenizer,
+    pub template: ChatTemplate,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum ModelError {
+    #[error("'{}' is no model folder: it has no {CONFIG_FILE}; `ortalk build` makes one from a GGUF file", .0.display())]
+    NotAModelFolder(PathBuf),
+    #[error("'{}' cannot be read: {source}", path.display())]
+    Read { path: PathBuf, source: std::io::Error },
+    #[error("'{}' is not right: {reason}", path.display())]
+    Invalid { path: PathBuf, reason: String },
+    #[error("'{}' has no chat template: neither chat_template.jinja nor chat_template in tokenizer_config.json", .0.display())]
+    NoTemplate(PathBuf),
+    #[error(transparent)]
+    Tokenizer(#[from] TokenizerError),
+    #[error(transparent)]
+    Template(#[from] TemplateError),
+}
+
+/// The folder's configuration alone, which takes no time.
+pub fn read_config(path: &Path) -> Result<GenaiConfig, ModelError> {
+    let config_path = path.join(CONFIG_FILE);
+    if !config_path.is_file() {
+        return Err(ModelError::NotAModelFolder(path.into()));
+    }
+    let config: GenaiConfig = read_json(&config_path)?;
+    config.check().map_err(|reason| ModelError::Invalid { path: config_path, reason })?;
+    Ok(config)
+}
+
+impl ModelFolder {
+    pub fn open(path: &Path) -> Result<Self, ModelError> {
+        let config = read_config(path)?;
+        let tokenizer = Tokenizer::open(&path.join("tokenizer.json"))?;
+        let tokenizer_config: serde_json::Value =
+            read_optional(&path.join("tokenizer_config.json"))?.unwrap_or(serde_json::Value::Null);
+        let template = ChatTemplate::new(&template_source(path, &tokenizer_config)?, &tokenizer_config)?;
+        Ok(Self { path: path.into(), name: name(path)?, config, tokenizer, template })
+    }
+
+    /// The size of all graph and weight files, in bytes.
+    pub fn weight_bytes(&self) -> u64 {
+        std::fs::read_dir(&self.path)
+            .into_iter()
+            .flatten()
+            .filter_map(|entry| {
+                let entry = entry.ok()?;
+                entry.file_name().to_string_lossy().contains(".onnx").then(|| entry.metadata().ok())?
+            })
+            .map(|metadata| metadata.len())
+            .sum()
+    }
+}
+
+fn name(path: &Path) -> Result<String, ModelError> {
+    let recorded = read_optional::<serde_json::Value>(&path.join(BUILD_FILE))?
+        .and_then(|build| Some(build.get("name")?.as_str()?.to_string()));
+    let folder = || path.file_name().map_or_else(|| path.display().to_string(), |n| n.to_string_lossy().into_owned());
+    Ok(recorded.unwrap_or_else(folder))
+}
+
+/// A file of its own comes before the template inside `tokenizer_config.json`, as in transformers.
+fn template_source(path: &Path, tokenizer_config: &serde_json::Value) -> Result<String, ModelError> {
+    let file = path.join("chat_template.jinja");
+    match std::fs::read_to_string(&file) {
+        Ok(text) => Ok(text),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => tokenizer_config
+            .get("chat_template")
+            .and_then(|template| template.as_str())
+            .map(str::to_string)
+            .ok_or_else(|| ModelError::NoTemplate(path.into())),
+        Err(source) => Err(ModelError::Read { path: file, source }),
+    }
+}
+
+fn read_json<T: serde::de::DeserializeOwned>(path: &Path) -> Result<T, ModelError> {
+    let text = std::fs::read(path).map_err(|source| ModelError::Read { path: path.into(), source })?;
+    serde_json::from_slice(&text).map_err(|error| ModelError::Invalid { path: path.into(), reason: error.to_string() })
+}
+
+fn read_optional<T: serde::de::DeserializeOwned>(path: &Path) -> Result<Option<T>, ModelError> {
+    if path.exists() { read_json(path).map(Some) } else { Ok(None) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_without_configuration_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let error = ModelFolder::open(dir.path()).err().unwrap().to_string();
+        assert!(error.contains("genai_config.json") && error.contains("ortalk build"), "{error}");
+    }
+
+    #[test]
+    fn a_broken_configuration_is_named() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join(CONFIG_FILE), "{\"model\": 3}").unwrap();
+        let error = ModelFolder::open(dir.path()).err().unwrap().to_string();
+        assert!(error.contains(CONFIG_FILE), "{error}");
+    }
+}

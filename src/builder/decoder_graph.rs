@@ -1,0 +1,441 @@
+//! The nodes of a decoder: embedding, layers, output projection, with onnxruntime-genai's names for what goes in and out.
+//!
+//! Inputs: `input_ids` int64 `[batch, sequence]`, `attention_mask` int64 `[batch, total]` (ones for the past and the
+//! new tokens), `past_key_values.N.key` and `.value` float32 `[batch, kv_heads, past, head_size]`. Outputs: `logits`
+//! float32 `[batch, positions, vocabulary]`, `present.N.key` and `.value` as the past, with the new tokens.
+//!
+//! `logits_index` int64 `[positions]` says at which positions of the sequence logits are wanted. It has the default
+//! `[-1]`, the last one: who does not know it feeds nothing. For them the declared shape of `logits` is
+//! `[batch, 1, vocabulary]`: by the 1 onnxruntime-genai knows that it gets the last position only. ONNX Runtime takes
+//! more positions than that with a warning in its log, and another one about the default at load.
+//!
+//! Operators are ONNX Runtime's (`docs/ContribOperators.md` there). How a matrix is stored is `weights`' business.
+
+use std::collections::HashSet;
+
+use super::architecture::{self, Architecture, Dimensions, EMBEDDING, OUTPUT, OUTPUT_NORM, Projection, find_tensor};
+use super::error::ModelError;
+use super::gguf::{Gguf, Tensor};
+use super::graph::{Attribute, GraphWriter, MICROSOFT, ONNX, Size, float_bytes};
+use super::onnx_proto::DataType;
+use super::repack::{BLOCK, Layout, residual_blocks};
+use super::weights::{Purpose, Rows, StoreError, Stored, choose_layout, store};
+
+/// Let the matrix kernels quantize activations to 8 bits a block, as llama.cpp does (`MatMulNBits`' accuracy_level).
+const ACCURACY_INT8: i64 = 4;
+
+/// Rows of the cosine and sine tables computed at a time.
+const POSITIONS: usize = 4096;
+
+type Result<T> = std::result::Result<T, StoreError>;
+
+impl From<ModelError> for StoreError {
+    fn from(error: ModelError) -> Self {
+        Self::Model(error)
+    }
+}
+
+/// Writes the whole decoder. `on_progress` hears the fraction of the weights that are written.
+pub fn write(
+    gguf: &Gguf<'_>,
+    architecture: &'static Architecture,
+    dimensions: &Dimensions,
+    graph: &mut GraphWriter,
+    threads: usize,
+    on_progress: &mut dyn FnMut(f32),
+) -> Result<()> {
+    let total = gguf.tensors().filter(|tensor| tensor.shape.len() == 2).map(|tensor| tensor.elements()).sum();
+    let progress = Progress { done: 0, total, report: on_progress };
+    let mut decoder =
+        Decoder { gguf, architecture, dimensions, graph, threads, progress, used: HashSet::new(), residual: None };
+    decoder.write()
+}
+
+struct Progress<'p> {
+    done: usize,
+    total: usize,
+    report: &'p mut dyn FnMut(f32),
+}
+
+struct Decoder<'g, 'a, 'p> {
+    gguf: &'g Gguf<'a>,
+    architecture: &'static Architecture,
+    dimensions: &'g Dimensions,
+    graph: &'g mut GraphWriter,
+    threads: usize,
+    progress: Progress<'p>,
+    used: HashSet<&'a str>,
+    /// The output of the last block that is not yet added to the residual stream.
+    residual: Option<Residual>,
+}
+
+/// The residual stream between two norms: what was there, and what the block in between adds.
+struct Residual {
+    stream: String,
+    branch: Option<String>,
+}
+
+impl<'g, 'a> Decoder<'g, 'a, '_> {
+    fn write(&mut self) -> Result<()> {
+        self.sequence_lengths();
+        self.rotary_tables()?;
+        let vocabulary = self.embedding()?;
+        for layer in 0..self.dimensions.layers {
+            self.attention(layer)?;
+            self.feed_forward(layer)?;
+        }
+        self.logits(vocabulary)?;
+        self.refuse_leftovers()?;
+        Ok(())
+    }
+
+    /// The attention operator wants each sequence's length less one, and the longest length, as int32.
+    fn sequence_lengths(&mut self) {
+        let graph = &mut *self.graph;
+        graph.input("input_ids", DataType::Int64, &[Size::Named("batch"), Size::Named("sequence")]);
+        graph.input("attention_mask", DataType::Int64, &[Size::Named("batch"), Size::Named("total")]);
+        graph.integers("one", &[1], &[1]);
+        graph.integers("one_scalar", &[], &[1]);
+        graph.node(ONNX, "ReduceSum", &["attention_mask", "one"], &["mask/lengths"], &[Attribute::Int("keepdims", 0)]);
+        graph.node(ONNX, "Sub", &["mask/lengths", "one"], &["mask/last"], &[]);
+        let to_int32 = [Attribute::Int("to", i32::from(DataType::Int32).into())];
+        graph.node(ONNX, "Cast", &["mask/last"], &["seqlens_k"], &to_int32);
+        graph.node(ONNX, "Shape", &["attention_mask"], &["mask/shape"], &[]);
+        graph.node(ONNX, "Gather", &["mask/shape", "one_scalar"], &["mask/total"], &[Attribute::Int("axis", 0)]);
+        graph.node(ONNX, "Cast", &["mask/total"], &["total_sequence_length"], &to_int32);
+    }
+
+    /// Cosines and sines for every position of the context, `[context, head_size / 2]`, shared by all layers.
+    fn rotary_tables(&mut self) -> Result<()> {
+        let (context, frequencies) = (self.dimensions.context, &self.dimensions.rotary_frequencies);
+        let shape = [context, frequencies.len()];
+        for (name, function) in [("cos_cache", f64::cos as fn(f64) -> f64), ("sin_cache", f64::sin)] {
+            let row = frequencies.len() as u64 * 4;
+            let region = self.graph.reserve(context as u64 * row)?;
+            for first in (0..context).step_by(POSITIONS) {
+                let values: Vec<f32> = (first..context.min(first + POSITIONS))
+                    .flat_map(|position| frequencies.iter().map(move |frequency| position as f64 * frequency))
+                    .map(|angle| function(angle) as f32)
+                    .collect();
+                self.graph.write(region.offset + first as u64 * row, &float_bytes(&values))?;
+            }
+            self.graph.external(name, DataType::Float, &shape, region);
+        }
+        Ok(())
+    }
+
+    /// The embedding's matrix, which may serve as the output projection, too.
+    fn embedding(&mut self) -> Result<Stored> {
+        let hidden = self.dimensions.hidden;
+        let rows = self.matrix(EMBEDDING, hidden, self.dimensions.vocabulary, None)?;
+        let stored = self.store(&[rows], Purpose::Vocabulary)?;
+        // The operator wants scales and zero points with as many dimensions as the data; the bytes are the same ones.
+        let (n, blocks) = (stored.n, stored.blocks);
+        let graph = &mut *self.graph;
+        graph.external("vocabulary.quants", DataType::Uint8, &[n, blocks, BLOCK], stored.quants);
+        graph.external("embedding.scales", DataType::Float, &[n, blocks, 1], stored.scales);
+        let mut inputs = vec!["vocabulary.quants", "input_ids", "embedding.scales"];
+        if let Some(region) = stored.zero_points {
+            graph.external("embedding.zero_points", DataType::Uint8, &[n, blocks, 1], region);
+            inputs.push("embedding.zero_points");
+        }
+        graph.node(
+            MICROSOFT,
+            "GatherBlockQuantized",
+            &inputs,
+            &["embedding/blocks"],
+            &[
+                Attribute::Int("bits", 8),
+                Attribute::Int("block_size", BLOCK as i64),
+                Attribute::Int("gather_axis", 0),
+                Attribute::Int("quantize_axis", 2),
+            ],
+        );
+        graph.integers("embedding.shape", &[3], &[0, 0, hidden as i64]);
+        graph.node(ONNX, "Reshape", &["embedding/blocks", "embedding.shape"], &["embedding"], &[]);
+        self.residual = Some(Residual { stream: "embedding".to_owned(), branch: None });
+        Ok(stored)
+    }
+
+    fn attention(&mut self, layer: usize) -> Result<()> {
+        let Dimensions { hidden, heads, kv_heads, head_size, .. } = *self.dimensions;
+        let normed = self.norm(&format!("layers.{layer}.attention_norm"), &format!("blk.{layer}.attn_norm.weight"))?;
+        let mut parts = Vec::new();
+        for projection in self.architecture.query_key_value {
+            let rows = self.dimensions.head_count(projection.heads) * head_size;
+            let name = format!("blk.{layer}.{}.weight", projection.tensor);
+            parts.push(self.matrix(&name, hidden, rows, projection.interleaved.then_some(head_size))?);
+        }
+        let bias = self.query_key_value_bias(layer)?;
+        let name = format!("layers.{layer}.qkv");
+        let qkv = self.linear(&name, &normed, &parts, bias.as_deref(), Purpose::Other)?;
+
+        let [past_key, past_value, key, value] = [
+            format!("past_key_values.{layer}.key"),
+            format!("past_key_values.{layer}.value"),
+            format!("present.{layer}.key"),
+            format!("present.{layer}.value"),
+        ];
+        let cache = |length| [Size::Named("batch"), Size::Fixed(kv_heads), Size::Named(length), Size::Fixed(head_size)];
+        for name in [&past_key, &past_value] {
+            self.graph.input(name, DataType::Float, &cache("past"));
+        }
+        let attended = format!("layers.{layer}.attention");
+        self.graph.node(
+            MICROSOFT,
+            "GroupQueryAttention",
+            &[&qkv, "", "", &past_key, &past_value, "seqlens_k", "total_sequence_length", "cos_cache", "sin_cache"],
+            &[&attended, &key, &value],
+            &[
+                Attribute::Int("num_heads", heads as i64),
+                Attribute::Int("kv_num_heads", kv_heads as i64),
+                Attribute::Int("do_rotary", 1),
+                Attribute::Int("rotary_interleaved", 0),
+                Attribute::Float("scale", (1.0 / (head_size as f64).sqrt()) as f32),
+            ],
+        );
+        let rows = self.matrix(&format!("blk.{layer}.attn_output.weight"), heads * head_size, hidden, None)?;
+        let bias = self.bias(&format!("blk.{layer}.attn_output.bias"), hidden, None)?;
+        let branch =
+            self.linear(&format!("layers.{layer}.output"), &attended, &[rows], bias.as_deref(), Purpose::Other)?;
+        self.add_to_residual(branch);
+        Ok(())
+    }
+
+    fn feed_forward(&mut self, layer: usize) -> Result<()> {
+        let Dimensions { hidden, feed_forward, .. } = *self.dimensions;
+        let normed = self.norm(&format!("layers.{layer}.mlp_norm"), &format!("blk.{layer}.ffn_norm.weight"))?;
+        let parts = self.architecture.gate_up.iter();
+        let rows = feed_forward * 2 / self.architecture.gate_up.len();
+        let parts = parts
+            .map(|tensor| self.matrix(&format!("blk.{layer}.{tensor}.weight"), hidden, rows, None))
+            .collect::<Result<Vec<_>>>()?;
+        let gate_up = self.linear(&format!("layers.{layer}.gate_up"), &normed, &parts, None, Purpose::GateUp)?;
+        let [gate, up, silu, product] =
+            ["gate", "up", "silu", "gated"].map(|name| format!("layers.{layer}.mlp/{name}"));
+        let graph = &mut *self.graph;
+        let halves = [Attribute::Int("axis", -1), Attribute::Int("num_outputs", 2)];
+        graph.node(ONNX, "Split", &[&gate_up], &[&gate, &up], &halves);
+        // x * sigmoid(1 * x): SiLU in one node.
+        graph.node(MICROSOFT, "QuickGelu", &[&gate], &[&silu], &[Attribute::Float("alpha", 1.0)]);
+        graph.node(ONNX, "Mul", &[&silu, &up], &[&product], &[]);
+        let rows = self.matrix(&format!("blk.{layer}.ffn_down.weight"), feed_forward, hidden, None)?;
+        let branch = self.linear(&format!("layers.{layer}.down"), &product, &[rows], None, Purpose::Other)?;
+        self.add_to_residual(branch);
+        Ok(())
+    }
+
+    fn logits(&mut self, vocabulary: Stored) -> Result<()> {
+        let Dimensions { hidden, vocabulary: rows, .. } = *self.dimensions;
+        let normed = self.norm("final_norm", OUTPUT_NORM)?;
+        let graph = &mut *self.graph;
+        graph.input("logits_index", DataType::Int64, &[Size::Named("positions")]);
+        graph.integers("logits_index", &[1], &[-1]);
+        graph.node(ONNX, "Gather", &[&normed, "logits_index"], &["final_hidden"], &[Attribute::Int("axis", 1)]);
+        if self.gguf.tensor(OUTPUT).is_some() {
+            let rows = self.matrix(OUTPUT, hidden, rows, None)?;
+            let stored = self.store(&[rows], Purpose::Vocabulary)?;
+            self.graph.external("head.quants", DataType::Uint8, &[stored.n, stored.blocks, BLOCK], stored.quants);
+            self.multiply("head", "head.quants", "final_hidden", &stored, None, "logits")?;
+        } else {
+            self.multiply("head", "vocabulary.quants", "final_hidden", &vocabulary, None, "logits")?;
+        }
+        let Dimensions { kv_heads, head_size, .. } = *self.dimensions;
+        let shape = [Size::Named("batch"), Size::Fixed(1), Size::Fixed(rows)];
+        self.graph.output("logits", DataType::Float, &shape);
+        let cache = [Size::Named("batch"), Size::Fixed(kv_heads), Size::Named("total"), Size::Fixed(head_size)];
+        for layer in 0..self.dimensions.layers {
+            for part in ["key", "value"] {
+                self.graph.output(&format!("present.{layer}.{part}"), DataType::Float, &cache);
+            }
+        }
+        Ok(())
+    }
+
+    /// An RMS norm of the residual stream, to which the branch that waits is added on the way.
+    fn norm(&mut self, name: &str, tensor: &str) -> Result<String> {
+        let weight = self.vector(tensor, self.dimensions.hidden, None)?;
+        let weights = format!("{name}.weight");
+        self.graph.floats(&weights, &[weight.len()], &weight)?;
+        let epsilon = Attribute::Float("epsilon", self.dimensions.norm_epsilon);
+        let Some(residual) = &mut self.residual else { return Ok(name.to_owned()) };
+        match residual.branch.take() {
+            None => {
+                let attributes = [Attribute::Int("axis", -1), epsilon, Attribute::Int("stash_type", 1)];
+                let inputs = [residual.stream.as_str(), &weights];
+                self.graph.node(ONNX, "SimplifiedLayerNormalization", &inputs, &[name], &attributes);
+            }
+            Some(branch) => {
+                let sum = format!("{name}/residual");
+                self.graph.node(
+                    MICROSOFT,
+                    "SkipSimplifiedLayerNormalization",
+                    &[&residual.stream, &branch, &weights],
+                    &[name, "", "", &sum],
+                    &[epsilon],
+                );
+                residual.stream = sum;
+            }
+        }
+        Ok(name.to_owned())
+    }
+
+    fn add_to_residual(&mut self, branch: String) {
+        if let Some(residual) = &mut self.residual {
+            residual.branch = Some(branch);
+        }
+    }
+
+    /// A matrix product of `input` with the parts, one below the other; returns the output's name, which is `name`.
+    fn linear(
+        &mut self,
+        name: &str,
+        input: &str,
+        parts: &[Rows<'g, 'a>],
+        bias: Option<&[f32]>,
+        purpose: Purpose,
+    ) -> Result<String> {
+        let stored = self.store(parts, purpose)?;
+        let input = match stored.layout {
+            Layout::Residual4 => self.with_block_sums(input, parts[0].tensor.shape[0])?,
+            _ => input.to_owned(),
+        };
+        let quants = format!("{name}.quants");
+        let bytes = BLOCK * stored.layout.bits() / 8;
+        self.graph.external(&quants, DataType::Uint8, &[stored.n, stored.blocks, bytes], stored.quants);
+        self.multiply(name, &quants, &input, &stored, bias, name)?;
+        Ok(name.to_owned())
+    }
+
+    fn multiply(
+        &mut self,
+        name: &str,
+        quants: &str,
+        input: &str,
+        stored: &Stored,
+        bias: Option<&[f32]>,
+        output: &str,
+    ) -> Result<()> {
+        let graph = &mut *self.graph;
+        let [scales, zero_points, bias_name] =
+            ["scales", "zero_points", "bias"].map(|operand| format!("{name}.{operand}"));
+        graph.external(&scales, DataType::Float, &[stored.n, stored.blocks], stored.scales);
+        let mut inputs = vec![input, quants, &scales];
+        if let Some(region) = stored.zero_points {
+            let bytes = region.length as usize / stored.n;
+            graph.external(&zero_points, DataType::Uint8, &[stored.n, bytes], region);
+            inputs.push(&zero_points);
+        }
+        if let Some(bias) = bias {
+            graph.floats(&bias_name, &[bias.len()], bias)?;
+            // The operator's sixth input; the fifth is a group index of other quantizers.
+            inputs.resize(5, "");
+            inputs.push(&bias_name);
+        }
+        graph.node(
+            MICROSOFT,
+            "MatMulNBits",
+            &inputs,
+            &[output],
+            &[
+                Attribute::Int("K", stored.k as i64),
+                Attribute::Int("N", stored.n as i64),
+                Attribute::Int("bits", stored.layout.bits() as i64),
+                Attribute::Int("block_size", BLOCK as i64),
+                Attribute::Int("accuracy_level", ACCURACY_INT8),
+            ],
+        );
+        Ok(())
+    }
+
+    /// The input followed by the sum of each of its blocks, which the residual blocks of `Layout::Residual4` weigh.
+    fn with_block_sums(&mut self, input: &str, k: usize) -> Result<String> {
+        let ones = format!("block_sums_{k}");
+        if !self.graph.has_initializer(&ones) {
+            let columns = residual_blocks(k) * BLOCK;
+            let mut values = vec![0.0; k * columns];
+            for row in 0..k {
+                values[row * columns + row / BLOCK] = 1.0;
+            }
+            self.graph.floats(&ones, &[k, columns], &values)?;
+        }
+        let [sums, extended] = ["block_sums", "extended"].map(|name| format!("{input}/{name}"));
+        self.graph.node(ONNX, "MatMul", &[input, &ones], &[&sums], &[]);
+        self.graph.node(ONNX, "Concat", &[input, &sums], &[&extended], &[Attribute::Int("axis", -1)]);
+        Ok(extended)
+    }
+
+    /// The biases of all projections into attention as one vector, zeros for those without, or nothing.
+    fn query_key_value_bias(&mut self, layer: usize) -> Result<Option<Vec<f32>>> {
+        let mut joined = Vec::new();
+        let mut any = false;
+        for Projection { tensor, heads, interleaved } in self.architecture.query_key_value {
+            let head_size = self.dimensions.head_size;
+            let length = self.dimensions.head_count(*heads) * head_size;
+            let bias = self.bias(&format!("blk.{layer}.{tensor}.bias"), length, interleaved.then_some(head_size))?;
+            any |= bias.is_some();
+            joined.extend(bias.unwrap_or_else(|| vec![0.0; length]));
+        }
+        Ok(any.then_some(joined))
+    }
+
+    fn bias(&mut self, name: &str, length: usize, interleaved_head: Option<usize>) -> Result<Option<Vec<f32>>> {
+        if !self.architecture.biases || self.gguf.tensor(name).is_none() {
+            return Ok(None);
+        }
+        self.vector(name, length, interleaved_head).map(Some)
+    }
+
+    fn vector(&mut self, name: &str, length: usize, interleaved_head: Option<usize>) -> Result<Vec<f32>> {
+        let tensor = self.take(name, &[length])?;
+        let values = Rows { tensor, interleaved_head }.vector();
+        if values.iter().all(|value| value.is_finite()) {
+            Ok(values)
+        } else {
+            Err(ModelError::NotFinite { tensor: name.to_owned() }.into())
+        }
+    }
+
+    fn matrix(&mut self, name: &str, k: usize, n: usize, interleaved_head: Option<usize>) -> Result<Rows<'g, 'a>> {
+        Ok(Rows { tensor: self.take(name, &[k, n])?, interleaved_head })
+    }
+
+    fn take(&mut self, name: &str, shape: &[usize]) -> Result<&'g Tensor<'a>> {
+        let tensor = find_tensor(self.gguf, name)?;
+        if tensor.shape != shape {
+            let (found, expected) = (tensor.shape.clone(), shape.to_vec());
+            return Err(ModelError::TensorShape { tensor: name.to_owned(), found, expected }.into());
+        }
+        self.used.insert(tensor.name);
+        Ok(tensor)
+    }
+
+    fn store(&mut self, parts: &[Rows<'g, 'a>], purpose: Purpose) -> Result<Stored> {
+        let layout = choose_layout(parts, purpose);
+        let width = parts[0].tensor.shape[0];
+        let Progress { done, total, report } = &mut self.progress;
+        store(self.graph, parts, layout, self.threads, &mut |rows| {
+            *done += rows * width;
+            report(*done as f32 / *total as f32);
+        })
+    }
+
+    /// A tensor that found no use means that the model computes something this graph does not.
+    fn refuse_leftovers(&self) -> Result<()> {
+        let leftovers = self
+            .gguf
+            .tensors()
+            .filter(|tensor| !self.used.contains(tensor.name))
+            .filter(|tensor| !architecture::is_read_elsewhere(self.architecture, tensor.name));
+        let names: Vec<_> = leftovers.map(|tensor| tensor.name).collect();
+        match names.first() {
+            None => Ok(()),
+            Some(first) => Err(ModelError::UnknownTensors {
+                architecture: self.architecture.name,
+                count: names.len(),
+                first: (*first).to_owned(),
+            }
+            .into()),
+        }
+    }
+}

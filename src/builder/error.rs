@@ -1,0 +1,51 @@
+//! Why a model folder cannot be built. Each message quotes what was found and says what was expected.
+
+use std::io;
+use std::path::PathBuf;
+
+use super::architecture;
+use super::gguf::GgufError;
+
+#[derive(Debug, thiserror::Error)]
+pub enum BuildError {
+    #[error("cannot read {}: {error}", path.display())]
+    Read { path: PathBuf, error: io::Error },
+    #[error("cannot write {}: {error}", path.display())]
+    Write { path: PathBuf, error: io::Error },
+    #[error("{} exists and is not an empty folder; give another --output, or remove it", path.display())]
+    OutputExists { path: PathBuf },
+    #[error("{}: {error}", path.display())]
+    Gguf { path: PathBuf, error: GgufError },
+    #[error("{}: {error}", path.display())]
+    Model { path: PathBuf, error: ModelError },
+}
+
+/// Why a well-formed GGUF file cannot become a model folder.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum ModelError {
+    #[error(transparent)]
+    Gguf(#[from] GgufError),
+    #[error("the architecture {found:?} is not known; known are: {}", architecture::names())]
+    Architecture { found: String },
+    #[error("key {key:?} is {found}, expected {expected}")]
+    Value { key: String, found: String, expected: String },
+    #[error("tensor {tensor:?} is missing; the file is incomplete or not of this architecture")]
+    MissingTensor { tensor: String },
+    #[error("tensor {tensor:?} has the shape {found:?}, expected {expected:?}")]
+    TensorShape { tensor: String, found: Vec<usize>, expected: Vec<usize> },
+    #[error("tensor {tensor:?} holds a value that is not finite; the file is damaged")]
+    NotFinite { tensor: String },
+    #[error(
+        "{count} tensors have no place in the architecture {architecture:?} as it is known here, {first:?} among them; \
+         leaving them out would give wrong answers"
+    )]
+    UnknownTensors { architecture: &'static str, count: usize, first: String },
+    #[error("the tokenizer {key} is {found:?}, which is not known; known are: {known}")]
+    TokenizerKind { key: &'static str, found: String, known: String },
+    #[error("the vocabulary has {tokens} tokens, but the embedding has only {rows} rows")]
+    VocabularySize { tokens: usize, rows: usize },
+    #[error("token {id} of the vocabulary ({name}) is {found:?}: {problem}")]
+    Token { id: usize, name: &'static str, found: String, problem: String },
+    #[error("merge {index} of the vocabulary is {found:?}: {problem}")]
+    Merge { index: usize, found: String, problem: String },
+}

@@ -1,0 +1,104 @@
+//! A folder that appears at its place whole or not at all: it is written as a hidden sibling and renamed at the end.
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use super::error::BuildError;
+
+/// Siblings that nobody has touched for so long were left by a build that was killed.
+const ABANDONED: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// A folder in the making; dropped before it is published, it is removed.
+#[derive(Debug)]
+pub struct NewFolder {
+    output: PathBuf,
+    partial: PathBuf,
+    published: bool,
+}
+
+impl NewFolder {
+    /// Starts a folder that will be `output`, which must not exist or be an empty folder.
+    pub fn create(output: &Path) -> Result<Self, BuildError> {
+        let failed = |error| BuildError::Write { path: output.to_owned(), error };
+        match fs::read_dir(output) {
+            Ok(mut entries) => {
+                if entries.next().is_some() {
+                    return Err(BuildError::OutputExists { path: output.to_owned() });
+                }
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) if error.kind() == io::ErrorKind::NotADirectory => {
+                return Err(BuildError::OutputExists { path: output.to_owned() });
+            }
+            Err(error) => return Err(failed(error)),
+        }
+        // `a/..` and the like name a folder, but not a name that a sibling could be renamed to.
+        let absolute = std::path::absolute(output).map_err(failed)?;
+        let (Some(parent), Some(name)) = (absolute.parent(), absolute.file_name()) else {
+            return Err(failed(io::Error::new(io::ErrorKind::InvalidInput, "expected a path that ends in a name")));
+        };
+        fs::create_dir_all(parent).map_err(failed)?;
+        let stem = format!(".{}.partial-", name.to_string_lossy());
+        remove_abandoned(parent, &stem);
+        let partial = parent.join(format!("{stem}{}", std::process::id()));
+        // Only a build of this very process, or of a dead one with its number, can have left it.
+        if partial.exists() {
+            fs::remove_dir_all(&partial).map_err(|error| BuildError::Write { path: partial.clone(), error })?;
+        }
+        fs::create_dir(&partial).map_err(|error| BuildError::Write { path: partial.clone(), error })?;
+        Ok(Self { output: absolute, partial, published: false })
+    }
+
+    /// Where files are written until the folder is published.
+    pub fn path(&self) -> &Path {
+        &self.partial
+    }
+
+    pub fn write(&self, name: &str, bytes: &[u8]) -> Result<(), BuildError> {
+        let path = self.partial.join(name);
+        let write = || {
+            let mut file = File::create_new(&path)?;
+            file.write_all(bytes)?;
+            file.sync_all()
+        };
+        write().map_err(|error| BuildError::Write { path: path.clone(), error })
+    }
+
+    /// Writes JSON, indented for people.
+    pub fn write_json(&self, name: &str, value: &serde_json::Value) -> Result<(), BuildError> {
+        self.write(name, format!("{value:#}\n").as_bytes())
+    }
+
+    /// Puts the folder at its place.
+    pub fn publish(mut self) -> Result<(), BuildError> {
+        let failed = |error| BuildError::Write { path: self.output.clone(), error };
+        // Not every system renames onto an empty folder.
+        if self.output.exists() {
+            fs::remove_dir(&self.output).map_err(failed)?;
+        }
+        fs::rename(&self.partial, &self.output).map_err(failed)?;
+        self.published = true;
+        Ok(())
+    }
+}
+
+impl Drop for NewFolder {
+    fn drop(&mut self) {
+        if !self.published {
+            // Nothing can be done about a failure here, and the error that led here matters more.
+            let _ = fs::remove_dir_all(&self.partial);
+        }
+    }
+}
+
+fn remove_abandoned(parent: &Path, stem: &str) {
+    let Ok(entries) = fs::read_dir(parent) else { return };
+    for entry in entries.flatten() {
+        let is_old = || entry.metadata().ok()?.modified().ok()?.elapsed().ok().map(|age| age > ABANDONED);
+        if entry.file_name().to_string_lossy().starts_with(stem) && is_old() == Some(true) {
+            let _ = fs::remove_dir_all(entry.path());
+        }
+    }
+}

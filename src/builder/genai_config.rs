@@ -1,0 +1,96 @@
+//! `genai_config.json`, by which onnxruntime-genai (and ortalk) run a model folder, and `ortalk_build.json`, which says
+//! where the folder comes from.
+//!
+//! The schema of the former is onnxruntime-genai's `src/config.h`; nothing of our own goes into it.
+
+use serde_json::{Value, json};
+
+use super::architecture::{Architecture, Dimensions};
+use super::tokenizer::Vocabulary;
+
+/// How answers are sampled where nobody says otherwise.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct SamplingDefaults {
+    /// 0 takes the most likely token every time.
+    pub temperature: f32,
+    /// Draw from the most likely tokens that together have this probability; 1 means all.
+    pub top_p: f32,
+    /// Draw from so many most likely tokens; 0 means all.
+    pub top_k: u32,
+}
+
+impl Default for SamplingDefaults {
+    fn default() -> Self {
+        Self { temperature: 0.7, top_p: 0.9, top_k: 40 }
+    }
+}
+
+/// The contents of `genai_config.json` for a graph file with `decoder_graph`'s inputs and outputs.
+pub fn genai_config(
+    architecture: &Architecture,
+    dimensions: &Dimensions,
+    vocabulary: &Vocabulary<'_, '_>,
+    sampling: &SamplingDefaults,
+    model_file: &str,
+) -> Value {
+    let eos = match vocabulary.ends.as_slice() {
+        [only] => json!(only),
+        several => json!(several),
+    };
+    let mut model = json!({
+        "context_length": dimensions.context,
+        "decoder": {
+            "session_options": {"log_id": "onnxruntime-genai", "provider_options": []},
+            "filename": model_file,
+            "head_size": dimensions.head_size,
+            "hidden_size": dimensions.hidden,
+            "inputs": {
+                "input_ids": "input_ids",
+                "attention_mask": "attention_mask",
+                "past_key_names": "past_key_values.%d.key",
+                "past_value_names": "past_key_values.%d.value",
+            },
+            "outputs": {
+                "logits": "logits",
+                "present_key_names": "present.%d.key",
+                "present_value_names": "present.%d.value",
+            },
+            "num_attention_heads": dimensions.heads,
+            "num_hidden_layers": dimensions.layers,
+            "num_key_value_heads": dimensions.kv_heads,
+        },
+        "eos_token_id": eos,
+        "type": architecture.genai_type,
+        "vocab_size": dimensions.vocabulary,
+    });
+    if let Some(bos) = vocabulary.bos {
+        model["bos_token_id"] = json!(bos);
+    }
+    // genai wants one; a token that ends answers pads as well as any.
+    if let Some(padding) = vocabulary.padding.or(vocabulary.ends.first().copied()) {
+        model["pad_token_id"] = json!(padding);
+    }
+    json!({
+        "model": model,
+        "search": {
+            "do_sample": sampling.temperature > 0.0,
+            "early_stopping": true,
+            "length_penalty": 1.0,
+            "max_length": dimensions.context,
+            "min_length": 0,
+            "no_repeat_ngram_size": 0,
+            "num_beams": 1,
+            "num_return_sequences": 1,
+            "past_present_share_buffer": true,
+            "repetition_penalty": 1.0,
+            "temperature": decimal(sampling.temperature),
+            "top_k": sampling.top_k,
+            "top_p": decimal(sampling.top_p),
+        },
+    })
+}
+
+/// A float32 as people wrote it: 0.7 and not 0.699999988079071.
+fn decimal(value: f32) -> Value {
+    value.to_string().parse::<f64>().map_or(Value::Null, Value::from)
+}

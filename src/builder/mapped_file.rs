@@ -1,0 +1,38 @@
+//! A file seen as bytes in memory, so that a checkpoint larger than the free memory can be read.
+//!
+//! It is the builder's only unsafe code; what the bytes mean is `gguf`'s business.
+#![allow(unsafe_code)]
+
+use std::fs::File;
+use std::io;
+use std::ops::Deref;
+use std::path::Path;
+
+/// A read-only mapping of a whole file.
+#[derive(Debug)]
+pub struct MappedFile(memmap2::Mmap);
+
+impl MappedFile {
+    /// Maps the file. An empty file is an error on some systems and an empty mapping on others.
+    pub fn open(path: &Path) -> io::Result<Self> {
+        let file = File::open(path)?;
+        // A folder can be opened on Unix, and mapping it fails with a message that helps nobody.
+        if file.metadata()?.is_dir() {
+            return Err(io::Error::new(io::ErrorKind::IsADirectory, "it is a folder, not a file"));
+        }
+        // SAFETY: the mapping is private and never written by us. Another process that shortens or rewrites the file
+        // while it is read is the one hazard a mapping has; the same hazard is accepted by every GGUF reader, and no
+        // lock exists that would exclude it on all systems. Nothing below relies on the bytes staying the same: every
+        // read is bounds-checked, and no length is read twice.
+        let map = unsafe { memmap2::Mmap::map(&file) }?;
+        Ok(Self(map))
+    }
+}
+
+impl Deref for MappedFile {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.0
+    }
+}

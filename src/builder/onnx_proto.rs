@@ -1,0 +1,234 @@
+//! The part of ONNX's file format that the builder writes, as `prost` messages.
+//!
+//! Field numbers and types are those of `onnx/onnx.proto` (ONNX 1.19, IR version 10); fields that the builder does not
+//! use are left out, which protobuf allows. What goes into the messages is `graph`'s business.
+
+/// `onnx.ModelProto`: a whole file.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct ModelProto {
+    #[prost(int64, optional, tag = "1")]
+    pub ir_version: Option<i64>,
+    #[prost(string, optional, tag = "2")]
+    pub producer_name: Option<String>,
+    #[prost(string, optional, tag = "3")]
+    pub producer_version: Option<String>,
+    #[prost(message, optional, tag = "7")]
+    pub graph: Option<GraphProto>,
+    #[prost(message, repeated, tag = "8")]
+    pub opset_import: Vec<OperatorSetIdProto>,
+}
+
+/// `onnx.OperatorSetIdProto`: a domain (empty for ONNX's own) and its version.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct OperatorSetIdProto {
+    #[prost(string, optional, tag = "1")]
+    pub domain: Option<String>,
+    #[prost(int64, optional, tag = "2")]
+    pub version: Option<i64>,
+}
+
+/// `onnx.GraphProto`. An initializer that is also an input is that input's default value.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct GraphProto {
+    #[prost(message, repeated, tag = "1")]
+    pub node: Vec<NodeProto>,
+    #[prost(string, optional, tag = "2")]
+    pub name: Option<String>,
+    #[prost(message, repeated, tag = "5")]
+    pub initializer: Vec<TensorProto>,
+    #[prost(message, repeated, tag = "11")]
+    pub input: Vec<ValueInfoProto>,
+    #[prost(message, repeated, tag = "12")]
+    pub output: Vec<ValueInfoProto>,
+}
+
+/// `onnx.NodeProto`. An empty name among the inputs or outputs is an optional one that is not given.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct NodeProto {
+    #[prost(string, repeated, tag = "1")]
+    pub input: Vec<String>,
+    #[prost(string, repeated, tag = "2")]
+    pub output: Vec<String>,
+    #[prost(string, optional, tag = "3")]
+    pub name: Option<String>,
+    #[prost(string, optional, tag = "4")]
+    pub op_type: Option<String>,
+    #[prost(message, repeated, tag = "5")]
+    pub attribute: Vec<AttributeProto>,
+    #[prost(string, optional, tag = "7")]
+    pub domain: Option<String>,
+}
+
+/// `onnx.AttributeProto`; which field counts is said by `r#type`.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct AttributeProto {
+    #[prost(string, optional, tag = "1")]
+    pub name: Option<String>,
+    #[prost(float, optional, tag = "2")]
+    pub f: Option<f32>,
+    #[prost(int64, optional, tag = "3")]
+    pub i: Option<i64>,
+    #[prost(enumeration = "AttributeType", optional, tag = "20")]
+    pub r#type: Option<i32>,
+}
+
+/// `onnx.AttributeProto.AttributeType`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, prost::Enumeration)]
+#[repr(i32)]
+pub enum AttributeType {
+    Undefined = 0,
+    Float = 1,
+    Int = 2,
+}
+
+/// `onnx.TensorProto`: an initializer, its values inside (`raw_data`, little-endian) or in another file.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct TensorProto {
+    #[prost(int64, repeated, packed = "false", tag = "1")]
+    pub dims: Vec<i64>,
+    #[prost(enumeration = "DataType", optional, tag = "2")]
+    pub data_type: Option<i32>,
+    #[prost(string, optional, tag = "8")]
+    pub name: Option<String>,
+    #[prost(bytes = "vec", optional, tag = "9")]
+    pub raw_data: Option<Vec<u8>>,
+    /// `location`, `offset`, `length`.
+    #[prost(message, repeated, tag = "13")]
+    pub external_data: Vec<StringStringEntryProto>,
+    #[prost(enumeration = "DataLocation", optional, tag = "14")]
+    pub data_location: Option<i32>,
+}
+
+/// `onnx.TensorProto.DataType`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, prost::Enumeration)]
+#[repr(i32)]
+pub enum DataType {
+    Undefined = 0,
+    Float = 1,
+    Uint8 = 2,
+    Int32 = 6,
+    Int64 = 7,
+}
+
+/// `onnx.TensorProto.DataLocation`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, prost::Enumeration)]
+#[repr(i32)]
+pub enum DataLocation {
+    Default = 0,
+    External = 1,
+}
+
+/// `onnx.StringStringEntryProto`.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct StringStringEntryProto {
+    #[prost(string, optional, tag = "1")]
+    pub key: Option<String>,
+    #[prost(string, optional, tag = "2")]
+    pub value: Option<String>,
+}
+
+/// `onnx.ValueInfoProto`: a graph input's or output's name and type.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct ValueInfoProto {
+    #[prost(string, optional, tag = "1")]
+    pub name: Option<String>,
+    #[prost(message, optional, tag = "2")]
+    pub r#type: Option<TypeProto>,
+}
+
+/// `onnx.TypeProto`; of its kinds only tensors.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct TypeProto {
+    #[prost(message, optional, tag = "1")]
+    pub tensor_type: Option<TensorTypeProto>,
+}
+
+/// `onnx.TypeProto.Tensor`.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct TensorTypeProto {
+    #[prost(enumeration = "DataType", optional, tag = "1")]
+    pub elem_type: Option<i32>,
+    #[prost(message, optional, tag = "2")]
+    pub shape: Option<TensorShapeProto>,
+}
+
+/// `onnx.TensorShapeProto`.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct TensorShapeProto {
+    #[prost(message, repeated, tag = "1")]
+    pub dim: Vec<DimensionProto>,
+}
+
+/// `onnx.TensorShapeProto.Dimension`.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct DimensionProto {
+    #[prost(oneof = "Dimension", tags = "1, 2")]
+    pub value: Option<Dimension>,
+}
+
+/// A dimension's size: a number, or a name that stands for any number.
+#[derive(Clone, PartialEq, Eq, prost::Oneof)]
+pub enum Dimension {
+    #[prost(int64, tag = "1")]
+    Value(i64),
+    #[prost(string, tag = "2")]
+    Parameter(String),
+}
+
+#[cfg(test)]
+mod tests {
+    use pretty_assertions::assert_eq;
+    use prost::Message;
+
+    use super::*;
+
+    /// Worked out from protobuf's encoding: a key is the field's number times 8 plus its wire type.
+    #[test]
+    fn attributes_have_the_bytes_of_the_standard() {
+        let attribute = AttributeProto {
+            name: Some("axis".to_owned()),
+            i: Some(-1),
+            r#type: Some(AttributeType::Int.into()),
+            f: None,
+        };
+        let expected = [b"\x0a\x04axis\x18".as_slice(), &[0xff; 9], b"\x01\xa0\x01\x02"].concat();
+        assert_eq!(attribute.encode_to_vec(), expected);
+    }
+
+    #[test]
+    fn tensors_have_the_bytes_of_the_standard() {
+        let tensor = TensorProto {
+            dims: vec![2, 300],
+            data_type: Some(DataType::Int64.into()),
+            name: Some("n".to_owned()),
+            raw_data: Some(vec![9]),
+            data_location: Some(DataLocation::External.into()),
+            ..TensorProto::default()
+        };
+        // Repeated numbers are packed only where the schema says so; `TensorProto.dims` is proto2 and is not.
+        assert_eq!(tensor.encode_to_vec(), b"\x08\x02\x08\xac\x02\x10\x07\x42\x01n\x4a\x01\x09\x70\x01");
+    }
+
+    #[test]
+    fn models_come_back_as_they_were() {
+        let dim = vec![
+            DimensionProto { value: Some(Dimension::Value(3)) },
+            DimensionProto { value: Some(Dimension::Parameter("batch".to_owned())) },
+        ];
+        let tensor = TensorTypeProto { elem_type: Some(DataType::Float.into()), shape: Some(TensorShapeProto { dim }) };
+        let value =
+            ValueInfoProto { name: Some("x".to_owned()), r#type: Some(TypeProto { tensor_type: Some(tensor) }) };
+        let node = NodeProto {
+            input: vec!["x".to_owned(), String::new(), "w".to_owned()],
+            output: vec!["y".to_owned()],
+            op_type: Some("MatMul".to_owned()),
+            ..NodeProto::default()
+        };
+        let graph = GraphProto { node: vec![node], input: vec![value], ..GraphProto::default() };
+        let model = ModelProto { ir_version: Some(10), graph: Some(graph), ..ModelProto::default() };
+        let bytes = model.encode_to_vec();
+        assert_eq!(ModelProto::decode(bytes.as_slice()).unwrap(), model);
+        // An input that is not given must still be there: optional operands go by position.
+        assert!(bytes.windows(5).any(|window| window == b"\x0a\x00\x0a\x01w"));
+    }
+}

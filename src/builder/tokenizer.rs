@@ -1,0 +1,347 @@
+//! Turns a GGUF file's vocabulary into Hugging Face's `tokenizer.json`, `tokenizer_config.json` and `chat_template.jinja`.
+//!
+//! Byte-level BPE vocabularies (`tokenizer.ggml.model` = `gpt2`) are known. How text is cut before merging is not in the
+//! file, only the name of a way (`tokenizer.ggml.pre`); the ways are those of the models' own tokenizers and of
+//! llama.cpp's `llama-vocab.cpp`, in the table `PRE_TOKENIZERS`.
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::HashSet;
+
+use serde_json::{Map, Value, json};
+
+use super::error::ModelError;
+use super::gguf::{Gguf, GgufError};
+
+/// One way of cutting text before merging.
+#[derive(Debug)]
+struct PreTokenizer {
+    /// The values of `tokenizer.ggml.pre` that mean it.
+    names: &'static [&'static str],
+    steps: &'static [Step],
+    /// Unicode normalization form C before everything.
+    nfc: bool,
+    /// A word that is in the vocabulary as a whole is not merged from its parts.
+    ignore_merges: bool,
+    /// Whether texts begin with the BOS token where the file does not say.
+    adds_bos: bool,
+    /// `tokenizer_class`, by which other programs choose their implementation.
+    class: &'static str,
+}
+
+/// One cut; each works on the pieces that the one before left.
+#[derive(Debug)]
+enum Step {
+    /// Every digit is a piece.
+    Digits,
+    /// GPT-2's expression, which the byte-level step has built in.
+    Gpt2,
+    /// The matches of an expression are pieces, and so is what lies between them.
+    Split(&'static str),
+}
+
+const LLAMA_3: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
+const QWEN_2: &str =
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
+
+static PRE_TOKENIZERS: &[PreTokenizer] = &[
+    PreTokenizer {
+        names: &["smollm"],
+        steps: &[Step::Digits, Step::Gpt2],
+        nfc: false,
+        ignore_merges: false,
+        adds_bos: false,
+        class: "GPT2Tokenizer",
+    },
+    PreTokenizer {
+        names: &["gpt-2"],
+        steps: &[Step::Gpt2],
+        nfc: false,
+        ignore_merges: false,
+        adds_bos: false,
+        class: "GPT2Tokenizer",
+    },
+    PreTokenizer {
+        names: &["llama-bpe", "llama3", "llama-v3"],
+        steps: &[Step::Split(LLAMA_3)],
+        nfc: false,
+        ignore_merges: true,
+        adds_bos: true,
+        class: "PreTrainedTokenizerFast",
+    },
+    PreTokenizer {
+        names: &["qwen2", "deepseek-r1-qwen"],
+        steps: &[Step::Split(QWEN_2)],
+        nfc: true,
+        ignore_merges: false,
+        adds_bos: false,
+        class: "Qwen2Tokenizer",
+    },
+    // What llama.cpp does with files that name no way, or "default".
+    PreTokenizer {
+        names: &["default"],
+        steps: &[
+            Step::Split(r"[\p{P}\$\+<=>\^~\|]+"),
+            Step::Gpt2,
+            Step::Split(r"\p{N}+"),
+            Step::Split(r"[0-9][0-9][0-9]"),
+        ],
+        nfc: false,
+        ignore_merges: false,
+        adds_bos: false,
+        class: "PreTrainedTokenizerFast",
+    },
+];
+
+/// GPT-2's expression for places where other cuts follow it.
+const GPT_2: &str = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+";
+
+/// Tokens that end an answer whatever `eos_token_id` says, where they are control tokens: instruct models end a turn
+/// with one token and a text with another, and files often name only one of them.
+const END_TOKENS: &[&str] = &[
+    "<|im_end|>",
+    "<|endoftext|>",
+    "<|eot_id|>",
+    "<|eom_id|>",
+    "<|end_of_text|>",
+    "<|end|>",
+    "<|return|>",
+    "<end_of_turn>",
+    "<end_of_utterance>",
+    "<｜end▁of▁sentence｜>",
+    "</s>",
+];
+
+/// llama.cpp's `LLAMA_TOKEN_TYPE_CONTROL` and `_USER_DEFINED`.
+const CONTROL: i64 = 3;
+const USER_DEFINED: i64 = 4;
+
+/// The vocabulary of a file, checked.
+#[derive(Debug)]
+pub struct Vocabulary<'g, 'a> {
+    tokens: &'g [&'a str],
+    kinds: Vec<i64>,
+    merges: Vec<(&'a str, &'a str)>,
+    pre: &'static PreTokenizer,
+    adds_bos: bool,
+    adds_eos: bool,
+    pub bos: Option<usize>,
+    pub eos: Option<usize>,
+    pub padding: Option<usize>,
+    unknown: Option<usize>,
+    /// Every token that ends an answer, `eos` first.
+    pub ends: Vec<usize>,
+    pub chat_template: Option<&'a str>,
+}
+
+impl<'g, 'a> Vocabulary<'g, 'a> {
+    /// Reads the vocabulary of a model whose embedding has so many rows.
+    pub fn read(gguf: &'g Gguf<'a>, rows: usize) -> Result<Self, ModelError> {
+        let missing = |key: &str| GgufError::MissingKey { key: key.to_owned() };
+        let model = gguf.string(MODEL_KEY)?.ok_or_else(|| missing(MODEL_KEY))?;
+        if model != "gpt2" {
+            let (found, known) = (model.to_owned(), "\"gpt2\" (byte-level BPE)".to_owned());
+            return Err(ModelError::TokenizerKind { key: MODEL_KEY, found, known });
+        }
+        let name = gguf.string(PRE_KEY)?.unwrap_or("default");
+        let pre = PRE_TOKENIZERS.iter().find(|pre| pre.names.contains(&name)).ok_or_else(|| {
+            let known = PRE_TOKENIZERS.iter().flat_map(|pre| pre.names).copied().collect::<Vec<_>>().join(", ");
+            ModelError::TokenizerKind { key: PRE_KEY, found: name.to_owned(), known }
+        })?;
+
+        let tokens = gguf.strings(TOKENS_KEY)?.ok_or_else(|| missing(TOKENS_KEY))?;
+        if tokens.is_empty() || tokens.len() > rows {
+            return Err(ModelError::VocabularySize { tokens: tokens.len(), rows });
+        }
+        let kinds = gguf.integers(KINDS_KEY)?.unwrap_or_else(|| vec![1; tokens.len()]);
+        if kinds.len() != tokens.len() {
+            return Err(ModelError::Value {
+                key: KINDS_KEY.to_owned(),
+                found: format!("an array of {} values", kinds.len()),
+                expected: format!("one for each of the {} tokens", tokens.len()),
+            });
+        }
+        let mut known = HashSet::with_capacity(tokens.len());
+        for (id, token) in tokens.iter().enumerate() {
+            if !known.insert(*token) {
+                let (found, problem) = ((*token).to_owned(), "an earlier token has the same text".to_owned());
+                return Err(ModelError::Token { id, name: TOKENS_KEY, found, problem });
+            }
+        }
+        let merges = read_merges(gguf.strings(MERGES_KEY)?.ok_or_else(|| missing(MERGES_KEY))?, &known)?;
+
+        let token_id = |key: &'static str| -> Result<Option<usize>, ModelError> {
+            match gguf.unsigned(key)?.map(|id| (id, usize::try_from(id))) {
+                None => Ok(None),
+                Some((_, Ok(id))) if id < tokens.len() => Ok(Some(id)),
+                Some((id, _)) => Err(ModelError::Value {
+                    key: key.to_owned(),
+                    found: id.to_string(),
+                    expected: format!("a token's number, below {}", tokens.len()),
+                }),
+            }
+        };
+        let eos = token_id("tokenizer.ggml.eos_token_id")?;
+        let mut ends: Vec<usize> = eos.into_iter().collect();
+        let named = [token_id("tokenizer.ggml.eot_token_id")?, token_id("tokenizer.ggml.eom_token_id")?];
+        let by_text = (0..tokens.len()).filter(|id| kinds[*id] == CONTROL && END_TOKENS.contains(&tokens[*id]));
+        for id in named.into_iter().flatten().chain(by_text) {
+            if !ends.contains(&id) {
+                ends.push(id);
+            }
+        }
+        Ok(Self {
+            tokens,
+            kinds,
+            merges,
+            pre,
+            adds_bos: gguf.boolean("tokenizer.ggml.add_bos_token")?.unwrap_or(pre.adds_bos),
+            adds_eos: gguf.boolean("tokenizer.ggml.add_eos_token")?.unwrap_or(false),
+            bos: token_id("tokenizer.ggml.bos_token_id")?,
+            eos,
+            padding: token_id("tokenizer.ggml.padding_token_id")?,
+            unknown: token_id("tokenizer.ggml.unknown_token_id")?,
+            ends,
+            chat_template: gguf.string("tokenizer.chat_template")?,
+        })
+    }
+
+    /// The contents of `tokenizer.json`, in the format of the `tokenizers` library.
+    pub fn tokenizer_json(&self) -> Value {
+        let added: Vec<Value> = (0..self.tokens.len())
+            .filter(|id| [CONTROL, USER_DEFINED].contains(&self.kinds[*id]))
+            .map(|id| {
+                json!({
+                    "id": id, "content": self.tokens[id], "single_word": false, "lstrip": false, "rstrip": false,
+                    "normalized": false, "special": self.kinds[id] == CONTROL,
+                })
+            })
+            .collect();
+        let vocabulary: Map<String, Value> =
+            self.tokens.iter().enumerate().map(|(id, token)| ((*token).to_owned(), json!(id))).collect();
+        json!({
+            "version": "1.0",
+            "truncation": null,
+            "padding": null,
+            "added_tokens": added,
+            "normalizer": if self.pre.nfc { json!({"type": "NFC"}) } else { Value::Null },
+            "pre_tokenizer": self.pre.json(),
+            "post_processor": self.post_processor(),
+            "decoder": byte_level(true),
+            "model": {
+                "type": "BPE",
+                "dropout": null,
+                "unk_token": null,
+                "continuing_subword_prefix": null,
+                "end_of_word_suffix": null,
+                "fuse_unk": false,
+                "byte_fallback": false,
+                "ignore_merges": self.pre.ignore_merges,
+                "vocab": vocabulary,
+                "merges": self.merges,
+            },
+        })
+    }
+
+    /// Puts BOS before and EOS after a text, where the file wants that.
+    fn post_processor(&self) -> Value {
+        let bos = self.bos.filter(|_| self.adds_bos);
+        let eos = self.eos.filter(|_| self.adds_eos);
+        if bos.is_none() && eos.is_none() {
+            return Value::Null;
+        }
+        let special = |id: usize, kind: usize| json!({"SpecialToken": {"id": self.tokens[id], "type_id": kind}});
+        let sequence = |name: &str, kind: usize| {
+            let text = json!({"Sequence": {"id": name, "type_id": kind}});
+            let parts = [bos.map(|id| special(id, kind)), Some(text), eos.map(|id| special(id, kind))];
+            parts.into_iter().flatten().collect::<Vec<_>>()
+        };
+        let tokens: Map<String, Value> = bos
+            .into_iter()
+            .chain(eos)
+            .map(|id| {
+                let text = self.tokens[id];
+                (text.to_owned(), json!({"id": text, "ids": [id], "tokens": [text]}))
+            })
+            .collect();
+        let pair = [sequence("A", 0), sequence("B", 1)].concat();
+        json!({
+            "type": "TemplateProcessing",
+            "single": sequence("A", 0),
+            "pair": pair,
+            "special_tokens": tokens,
+        })
+    }
+
+    /// The contents of `tokenizer_config.json`, without the chat template, which is a file of its own.
+    pub fn config_json(&self, context: usize) -> Value {
+        let text = |id: Option<usize>| id.map(|id| self.tokens[id]);
+        json!({
+            "add_bos_token": self.adds_bos,
+            "add_eos_token": self.adds_eos,
+            "add_prefix_space": false,
+            "bos_token": text(self.bos),
+            "clean_up_tokenization_spaces": false,
+            "eos_token": text(self.eos),
+            "model_max_length": context,
+            "pad_token": text(self.padding),
+            "tokenizer_class": self.pre.class,
+            "unk_token": text(self.unknown),
+        })
+    }
+}
+
+const MODEL_KEY: &str = "tokenizer.ggml.model";
+const PRE_KEY: &str = "tokenizer.ggml.pre";
+const TOKENS_KEY: &str = "tokenizer.ggml.tokens";
+const KINDS_KEY: &str = "tokenizer.ggml.token_type";
+const MERGES_KEY: &str = "tokenizer.ggml.merges";
+
+impl PreTokenizer {
+    fn json(&self) -> Value {
+        let split = |expression: &str| json!({"type": "Split", "pattern": {"Regex": expression}, "behavior": "Isolated", "invert": false});
+        let mut steps = Vec::new();
+        let mut cut_by_byte_level = false;
+        for (index, step) in self.steps.iter().enumerate() {
+            match step {
+                Step::Digits => steps.push(json!({"type": "Digits", "individual_digits": true})),
+                Step::Gpt2 if index + 1 == self.steps.len() => cut_by_byte_level = true,
+                Step::Gpt2 => steps.push(split(GPT_2)),
+                Step::Split(expression) => steps.push(split(expression)),
+            }
+        }
+        steps.push(byte_level(cut_by_byte_level));
+        json!({"type": "Sequence", "pretokenizers": steps})
+    }
+}
+
+fn byte_level(cuts: bool) -> Value {
+    json!({"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": cuts})
+}
+
+/// A merge is two tokens with a space between; a token may begin with a space, but has none further on.
+fn read_merges<'a>(merges: &[&'a str], known: &HashSet<&str>) -> Result<Vec<(&'a str, &'a str)>, ModelError> {
+    let mut joined = String::new();
+    merges
+        .iter()
+        .enumerate()
+        .map(|(index, merge)| {
+            let bad = |problem: String| ModelError::Merge { index, found: (*merge).to_owned(), problem };
+            let first = merge.chars().next().map_or(0, char::len_utf8);
+            let (left, right) = merge
+                .get(first..)
+                .and_then(|rest| rest.find(' '))
+                .map(|space| (&merge[..first + space], &merge[first + space + 1..]))
+                .filter(|(_, right)| !right.is_empty())
+                .ok_or_else(|| bad("expected two tokens with a space between".to_owned()))?;
+            joined.clear();
+            joined.push_str(left);
+            joined.push_str(right);
+            match [left, right, &joined].into_iter().find(|token| !known.contains(token)) {
+                Some(token) => Err(bad(format!("{token:?} is not in the vocabulary"))),
+                None => Ok((left, right)),
+            }
+        })
+        .collect()
+}

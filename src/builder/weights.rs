@@ -1,0 +1,198 @@
+//! Writes weight matrices into the graph's data file: picks a layout, converts rows on all cores, a few megabytes at a
+//! time, so that memory stays bounded however large the model is.
+//!
+//! What a row becomes is `repack`'s business; which matrices there are is `decoder_graph`'s.
+
+#[cfg(test)]
+mod tests;
+
+use std::io;
+
+use super::error::ModelError;
+use super::gguf::Tensor;
+use super::graph::{GraphWriter, Region, float_bytes};
+use super::repack::{Layout, RowOut, convert_row, zero_point_excess};
+
+/// Bytes of converted weights held in memory at a time.
+const PIECE: usize = 16 << 20;
+
+/// Beyond this distance of a zero point from the range of 4 bits, in steps, a matrix is stored in 8 bits: the residual
+/// blocks resolve a fifteenth of the largest residual, which then exceeds the error that 8 bits have.
+const LARGEST_EXCESS: f32 = 1.0;
+
+/// The rows of one weight tensor, in the order that the graph wants.
+#[derive(Debug, Clone, Copy)]
+pub struct Rows<'g, 'a> {
+    pub tensor: &'g Tensor<'a>,
+    /// The size of a head where rows are stored with each head's halves interleaved and must be put back.
+    pub interleaved_head: Option<usize>,
+}
+
+/// A matrix in the data file.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Stored {
+    pub layout: Layout,
+    /// Output values.
+    pub n: usize,
+    /// Input values, the layout's extra ones included.
+    pub k: usize,
+    pub blocks: usize,
+    pub quants: Region,
+    pub scales: Region,
+    pub zero_points: Option<Region>,
+}
+
+/// Why a matrix was not written.
+#[derive(Debug)]
+pub enum StoreError {
+    Model(ModelError),
+    Write(io::Error),
+}
+
+impl From<io::Error> for StoreError {
+    fn from(error: io::Error) -> Self {
+        Self::Write(error)
+    }
+}
+
+/// What a matrix is used for, which decides between layouts that are equally exact.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Purpose {
+    /// The embedding, and the output projection that may share it: `GatherBlockQuantized` reads 8 bits only here.
+    Vocabulary,
+    /// Gate and up projections. The largest part of a forward pass: 4 bits are read faster in decoding.
+    GateUp,
+    /// Everything else: 8 bits have the faster kernel in prefill.
+    Other,
+}
+
+impl<'a> Rows<'_, 'a> {
+    pub fn count(&self) -> usize {
+        self.tensor.shape.get(1).copied().unwrap_or(1)
+    }
+
+    fn width(&self) -> usize {
+        self.tensor.shape[0]
+    }
+
+    /// The bytes of row `index`, counted in the graph's order.
+    fn row(&self, index: usize) -> &'a [u8] {
+        let source = self.interleaved_head.map_or(index, |head_size| stored_row(index, head_size));
+        let length = self.tensor.kind.row_bytes(self.width());
+        &self.tensor.bytes[source * length..][..length]
+    }
+
+    /// The values of a vector (a bias), in the graph's order.
+    pub fn vector(&self) -> Vec<f32> {
+        let mut values = vec![0.0; self.tensor.elements()];
+        self.tensor.kind.dequantize(self.tensor.bytes, &mut values);
+        match self.interleaved_head {
+            Some(head_size) => (0..values.len()).map(|index| values[stored_row(index, head_size)]).collect(),
+            None => values,
+        }
+    }
+}
+
+/// Where llama.cpp's converter put row `index`: within a head of size d, row `j` of half `s` lies at `2 j + s`.
+fn stored_row(index: usize, head_size: usize) -> usize {
+    let (head, within) = (index / head_size, index % head_size);
+    let (half, j) = (within / (head_size / 2), within % (head_size / 2));
+    head * head_size + 2 * j + half
+}
+
+/// The layout for a matrix made of these parts.
+pub fn choose_layout(parts: &[Rows<'_, '_>], purpose: Purpose) -> Layout {
+    let takes = |layout: Layout| parts.iter().all(|part| layout.takes(part.tensor.kind));
+    let in_range = || {
+        parts.iter().all(|part| {
+            let bytes = part.tensor.kind.row_bytes(part.width());
+            part.tensor.bytes.chunks_exact(bytes).all(|row| zero_point_excess(part.tensor.kind, row) <= LARGEST_EXCESS)
+        })
+    };
+    match purpose {
+        Purpose::Other | Purpose::GateUp if takes(Layout::Symmetric4) => Layout::Symmetric4,
+        Purpose::GateUp if takes(Layout::Residual4) && in_range() => Layout::Residual4,
+        _ if takes(Layout::Symmetric8) => Layout::Symmetric8,
+        _ => Layout::Asymmetric8,
+    }
+}
+
+/// Writes the parts, one below the other, as one matrix. `on_rows` hears after each piece how many rows it had.
+pub fn store(
+    graph: &mut GraphWriter,
+    parts: &[Rows<'_, '_>],
+    layout: Layout,
+    threads: usize,
+    on_rows: &mut dyn FnMut(usize),
+) -> Result<Stored, StoreError> {
+    let n: usize = parts.iter().map(Rows::count).sum();
+    let size = layout.row_size(parts[0].width());
+    let quants = graph.reserve(n as u64 * size.quants as u64)?;
+    let scales = graph.reserve(n as u64 * size.blocks as u64 * 4)?;
+    let zero_points = match size.zero_points {
+        0 => None,
+        bytes => Some(graph.reserve(n as u64 * bytes as u64)?),
+    };
+
+    let rows: Vec<(Rows<'_, '_>, usize)> =
+        parts.iter().flat_map(|part| (0..part.count()).map(move |index| (*part, index))).collect();
+    let piece = (PIECE / size.quants).clamp(1, n);
+    let mut quant_bytes = vec![0; piece * size.quants];
+    let mut scale_values = vec![0.0; piece * size.blocks];
+    let mut zero_bytes = vec![0; piece * size.zero_points];
+    for (index, rows) in rows.chunks(piece).enumerate() {
+        let share = rows.len().div_ceil(threads.max(1));
+        let failed = std::thread::scope(|scope| {
+            let mut workers = Vec::new();
+            let mut zero_points = zero_bytes.as_mut_slice();
+            for ((rows, quants), scales) in rows
+                .chunks(share)
+                .zip(quant_bytes.chunks_mut(share * size.quants))
+                .zip(scale_values.chunks_mut(share * size.blocks))
+            {
+                let zeros;
+                (zeros, zero_points) = zero_points.split_at_mut(rows.len() * size.zero_points);
+                workers.push(scope.spawn(move || convert(layout, rows, quants, scales, zeros)));
+            }
+            // A worker cannot panic; if one did, its rows are not to be trusted either.
+            workers.into_iter().find_map(|worker| worker.join().unwrap_or_else(|_| rows.first().map(|row| row.0)))
+        });
+        if let Some(part) = failed {
+            return Err(StoreError::Model(ModelError::NotFinite { tensor: part.tensor.name.to_owned() }));
+        }
+        let (first, count) = ((index * piece) as u64, rows.len());
+        graph.write(quants.offset + first * size.quants as u64, &quant_bytes[..count * size.quants])?;
+        let scale_bytes = float_bytes(&scale_values[..count * size.blocks]);
+        graph.write(scales.offset + first * size.blocks as u64 * 4, &scale_bytes)?;
+        if let Some(region) = zero_points {
+            graph.write(region.offset + first * size.zero_points as u64, &zero_bytes[..count * size.zero_points])?;
+        }
+        on_rows(count);
+    }
+    Ok(Stored { layout, n, k: size.k, blocks: size.blocks, quants, scales, zero_points })
+}
+
+/// Converts some rows into slices that have their sizes; returns the first part with a value that is not finite.
+fn convert<'g, 'a>(
+    layout: Layout,
+    rows: &[(Rows<'g, 'a>, usize)],
+    quants: &mut [u8],
+    scales: &mut [f32],
+    zero_points: &mut [u8],
+) -> Option<Rows<'g, 'a>> {
+    let size = layout.row_size(rows.first()?.0.width());
+    let mut scratch = Vec::new();
+    for (at, (part, index)) in rows.iter().enumerate() {
+        let scales = &mut scales[at * size.blocks..][..size.blocks];
+        let out = RowOut {
+            quants: &mut quants[at * size.quants..][..size.quants],
+            scales: &mut *scales,
+            zero_points: &mut zero_points[at * size.zero_points..][..size.zero_points],
+        };
+        convert_row(layout, part.tensor.kind, part.row(*index), &mut scratch, out);
+        if !scales.iter().all(|scale| scale.is_finite()) {
+            return Some(*part);
+        }
+    }
+    None
+}

@@ -1,0 +1,173 @@
+//! From settings and arguments to a loaded engine: what the chat, `run` and `setup` have in common.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use anyhow::{Context, bail};
+
+use super::fetch::{AfterFetch, FetchDisplay};
+use crate::builder::{self, BuildOptions, SamplingDefaults};
+use crate::cli::ChatArgs;
+use crate::config::Settings;
+use crate::engine::{Engine, EngineOptions, LaneId, Sampling};
+use crate::model::read_config;
+use crate::onnx_runtime::{LogSink, OnnxRuntime};
+use crate::paths::Paths;
+use crate::provision::{self, DEFAULT_MODEL_NAME, FoundLibrary, ObtainError};
+
+/// The longest answer where nobody said otherwise, in tokens.
+const DEFAULT_MAX_TOKENS: usize = 1024;
+
+/// As SmolLM2's model card samples.
+const DEFAULT_MODEL_SAMPLING: SamplingDefaults = SamplingDefaults { temperature: 0.2, top_p: 0.9, top_k: 50 };
+
+/// What each request of this session starts from.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ChatDefaults {
+    pub system: Option<String>,
+    pub sampling: Sampling,
+    pub max_tokens: usize,
+    pub lane: Option<LaneId>,
+}
+
+/// Everything that is needed is on this machine; only loading is left.
+pub struct Prepared {
+    pub paths: Paths,
+    pub settings: Settings,
+    pub defaults: ChatDefaults,
+    /// The model folder.
+    pub model: PathBuf,
+    pub library: PathBuf,
+    threads: Option<usize>,
+}
+
+/// Finds or fetches ONNX Runtime, and finds, fetches or builds the model. Shows progress on standard error where that
+/// takes time. `after` says who minds Ctrl-C when that is done.
+pub fn prepare(args: &ChatArgs, after: AfterFetch) -> anyhow::Result<Prepared> {
+    let paths = Paths::discover()?;
+    let settings = Settings::load(&paths.settings_file())?;
+    let mut display = FetchDisplay::new(after);
+    let library = library(&settings, &paths, &mut display)?.path;
+    let model = model(args.model.as_deref(), &settings, &paths, &mut display)?;
+    display.finish();
+    let defaults = defaults(args, &settings, &Sampling::suggested(&read_config(&model)?.search))?;
+    let threads = args.threads.map(usize::from).or(settings.threads);
+    Ok(Prepared { paths, settings, defaults, model, library, threads })
+}
+
+impl Prepared {
+    /// Loads the library and the model.
+    pub fn load(&self) -> anyhow::Result<Engine> {
+        let runtime = OnnxRuntime::load(&self.library, log_sink(&self.paths.log_file()))?;
+        let beside = self.library.parent().map(Path::to_path_buf);
+        Ok(Engine::load(EngineOptions {
+            runtime,
+            model: self.model.clone(),
+            threads: self.threads,
+            plugin_folders: beside.into_iter().chain([self.paths.libraries()]).collect(),
+        })?)
+    }
+}
+
+pub fn library(settings: &Settings, paths: &Paths, display: &mut FetchDisplay) -> anyhow::Result<FoundLibrary> {
+    provision::obtain_onnx_runtime(settings, paths, &mut |progress| display.report(progress)).map_err(|error| {
+        match error {
+            ObtainError::Provision(error) => error.into(),
+            ObtainError::Named(error) => error.into(),
+        }
+    })
+}
+
+/// The model folder to chat with: what the argument or the settings name, else the default model.
+pub fn model(
+    argument: Option<&Path>,
+    settings: &Settings,
+    paths: &Paths,
+    display: &mut FetchDisplay,
+) -> anyhow::Result<PathBuf> {
+    let Some(named) = argument.or(settings.model.as_deref()) else {
+        let source = provision::ensure_default_model_source(paths, &mut |progress| display.report(progress))?;
+        let options = BuildOptions {
+            name: Some(DEFAULT_MODEL_NAME.to_string()),
+            sampling: Some(DEFAULT_MODEL_SAMPLING),
+            ..BuildOptions::default()
+        };
+        return Ok(builder::cached(&source.path, &paths.models(), &options, &mut |progress| {
+            display.report_build(DEFAULT_MODEL_NAME, progress);
+        })?);
+    };
+    let by = || match argument {
+        Some(_) => "--model".to_string(),
+        None => format!("model in '{}'", paths.settings_file().display()),
+    };
+    if named.is_dir() {
+        return Ok(named.to_path_buf());
+    }
+    if !named.exists() {
+        bail!("{} names '{}', but there is no such file or folder", by(), named.display());
+    }
+    let name = named.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+    builder::cached(named, &paths.models(), &BuildOptions::default(), &mut |progress| {
+        display.report_build(&name, progress)
+    })
+    .with_context(|| {
+        format!(
+            "{} names '{}', which is neither a model folder nor a GGUF file that can be built",
+            by(),
+            named.display()
+        )
+    })
+}
+
+/// Arguments come before settings, settings before what the model's folder suggests.
+fn defaults(args: &ChatArgs, settings: &Settings, suggested: &Sampling) -> anyhow::Result<ChatDefaults> {
+    let sampling = Sampling {
+        temperature: args.temperature.or(settings.temperature).unwrap_or(suggested.temperature),
+        top_k: args.top_k.or(settings.top_k).unwrap_or(suggested.top_k),
+        top_p: args.top_p.or(settings.top_p).unwrap_or(suggested.top_p),
+        min_p: args.min_p.or(settings.min_p).unwrap_or(suggested.min_p),
+        repetition_penalty: args
+            .repetition_penalty
+            .or(settings.repetition_penalty)
+            .unwrap_or(suggested.repetition_penalty),
+        seed: args.seed,
+    };
+    check_sampling(&sampling)?;
+    Ok(ChatDefaults {
+        system: args.system.clone().or(settings.system.clone()),
+        sampling,
+        max_tokens: args.max_tokens.map(|n| n as usize).or(settings.max_tokens).unwrap_or(DEFAULT_MAX_TOKENS),
+        lane: args.lane,
+    })
+}
+
+fn check_sampling(sampling: &Sampling) -> anyhow::Result<()> {
+    let checks = [
+        ("temperature", sampling.temperature, 0.0, f32::MAX, "0 or more"),
+        ("top-p", sampling.top_p, 0.0, 1.0, "between 0 and 1"),
+        ("min-p", sampling.min_p, 0.0, 1.0, "between 0 and 1"),
+        ("repetition-penalty", sampling.repetition_penalty, f32::MIN_POSITIVE, f32::MAX, "more than 0"),
+    ];
+    for (name, value, low, high, expected) in checks {
+        // NaN is in no range.
+        if !(low..=high).contains(&value) {
+            bail!("{name} is '{value}'; it must be {expected}");
+        }
+    }
+    Ok(())
+}
+
+/// Appends what native libraries report to the log file; a log that cannot be written is no reason to stop.
+fn log_sink(path: &Path) -> LogSink {
+    let file = path
+        .parent()
+        .and_then(|folder| std::fs::create_dir_all(folder).ok())
+        .and_then(|()| std::fs::OpenOptions::new().create(true).append(true).open(path).ok());
+    let file = Mutex::new(file);
+    Arc::new(move |line| {
+        if let Some(file) = file.lock().unwrap_or_else(PoisonError::into_inner).as_mut() {
+            let _ = writeln!(file, "{line}");
+        }
+    })
+}

@@ -1,0 +1,81 @@
+//! `ortalk setup`: fetches ONNX Runtime and the default model now, and says what is where.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use super::fetch::{AfterFetch, FetchDisplay, megabytes};
+use super::session;
+use crate::config::Settings;
+use crate::paths::Paths;
+use crate::provision::DEFAULT_MODEL_NAME;
+
+pub fn run() -> anyhow::Result<ExitCode> {
+    let paths = Paths::discover()?;
+    let settings = Settings::load(&paths.settings_file())?;
+    let mut display = FetchDisplay::new(AfterFetch::Exit);
+    let rows = fetch_all(&settings, &paths, &mut display);
+    display.finish();
+    print!("{}", table(&rows?));
+    Ok(ExitCode::SUCCESS)
+}
+
+/// One line of the table: a thing, how it comes to be there, and where it is.
+#[derive(Debug)]
+struct Row {
+    what: String,
+    origin: String,
+    path: PathBuf,
+}
+
+fn fetch_all(settings: &Settings, paths: &Paths, display: &mut FetchDisplay) -> anyhow::Result<Vec<Row>> {
+    let library = session::library(settings, paths, display)?;
+    let library = Row { what: "ONNX Runtime".into(), origin: library.origin.to_string(), path: library.path };
+    let path = session::model(None, settings, paths, display)?;
+    let (what, origin) = match settings.model {
+        Some(_) => ("model".to_string(), "named in the settings"),
+        None => (DEFAULT_MODEL_NAME.to_string(), "in ortalk's cache"),
+    };
+    Ok(vec![library, Row { what, origin: origin.into(), path }])
+}
+
+fn table(rows: &[Row]) -> String {
+    let width = |column: fn(&Row) -> &str| rows.iter().map(|row| column(row).len()).max().unwrap_or(0);
+    let (what, origin) = (width(|row| &row.what), width(|row| &row.origin));
+    let line = |row: &Row| {
+        format!("{:what$}  {:origin$}  {:>9}  {}\n", row.what, row.origin, size(&row.path), row.path.display())
+    };
+    rows.iter().map(line).collect()
+}
+
+/// A folder's size would need a walk through it, and says little.
+fn size(path: &Path) -> String {
+    match std::fs::metadata(path) {
+        Ok(found) if found.is_file() => megabytes(found.len()),
+        Ok(_) => "folder".into(),
+        Err(_) => "?".into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_columns_line_up() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("m.gguf");
+        std::fs::write(&file, vec![0; 1_500_000]).unwrap();
+        let row = |what: &str, origin: &str, path: &Path| Row {
+            what: what.into(),
+            origin: origin.into(),
+            path: path.to_path_buf(),
+        };
+        let text = table(&[row("ONNX Runtime", "fetched", dir.path()), row("model", "in ortalk's cache", &file)]);
+        let expected = format!(
+            "ONNX Runtime  fetched               folder  {}\nmodel         in ortalk's cache     1.5 MB  {}\n",
+            dir.path().display(),
+            file.display()
+        );
+        assert_eq!(text, expected);
+    }
+}

@@ -1,0 +1,189 @@
+//! A decoder graph with dynamic shapes whose keys and values live in one preallocated buffer, bound as past and present
+//! at once: each pass writes its new rows in place, so nothing is copied from token to token.
+//!
+//! The graph is onnxruntime-genai's plain decoder: `input_ids` and `attention_mask` (both int64 [1, tokens]) in, `logits`
+//! (float32 [1, positions, vocabulary]) out. A graph built by ortalk has one input more, `logits_index` (int64
+//! [positions]), an initializer that may be overridden: it names the positions whose logits are wanted.
+
+use ort::memory::Allocator;
+use ort::session::{IoBinding, Session};
+use ort::value::{Tensor, TensorElementType, ValueType};
+
+use super::{DecodeError, Decoder};
+use crate::model::ModelFolder;
+use crate::onnx_runtime::{CpuSessionOptions, OnnxRuntime, Placement, placement};
+
+/// The optional input that names the positions whose logits are wanted.
+const LOGITS_INDEX: &str = "logits_index";
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DecoderOptions {
+    pub session: CpuSessionOptions,
+    /// The longest sequence to hold, in tokens; the KV cache is allocated for it, and its pages are touched as it fills.
+    pub context: usize,
+}
+
+pub struct SharedBufferDecoder {
+    session: Session,
+    binding: IoBinding,
+    names: Names,
+    /// Bound to the graph for as long as the decoder lives; the binding holds them.
+    _cache: Vec<Tensor<f32>>,
+    selects_logits: bool,
+    vocabulary: usize,
+    context: usize,
+    position: usize,
+    /// The last pass's logits.
+    logits: Vec<f32>,
+}
+
+struct Names {
+    graph: String,
+    input_ids: String,
+    attention_mask: String,
+    logits: String,
+}
+
+impl SharedBufferDecoder {
+    pub fn new(runtime: &OnnxRuntime, folder: &ModelFolder, options: DecoderOptions) -> Result<Self, DecodeError> {
+        let config = &folder.config.model;
+        let decoder = &config.decoder;
+        let session = runtime.cpu_session(&folder.path.join(&decoder.filename), options.session)?;
+        let names = Names {
+            graph: decoder.filename.clone(),
+            input_ids: decoder.inputs.input_ids.clone(),
+            attention_mask: decoder.inputs.attention_mask.clone(),
+            logits: decoder.outputs.logits.clone(),
+        };
+        let graph_error = |what: String| DecodeError::Graph { graph: names.graph.clone(), what };
+        let run_error = |error: ort::Error| DecodeError::Run(error.to_string());
+
+        let mut expected = vec![names.input_ids.clone(), names.attention_mask.clone()];
+        let mut binding = session.create_binding().map_err(run_error)?;
+        let mut cache = Vec::with_capacity(2 * decoder.num_hidden_layers);
+        let shape = [1, decoder.num_key_value_heads, options.context, decoder.head_size];
+        for layer in 0..decoder.num_hidden_layers {
+            for (past, present) in [
+                (&decoder.inputs.past_key_names, &decoder.outputs.present_key_names),
+                (&decoder.inputs.past_value_names, &decoder.outputs.present_value_names),
+            ] {
+                let (past, present) = (of_layer(past, layer), of_layer(present, layer));
+                check_cache_input(&session, &past).map_err(graph_error)?;
+                let mut tensor = Tensor::<f32>::new(&Allocator::default(), shape).map_err(run_error)?;
+                binding.bind_input(past.as_str(), &tensor).map_err(run_error)?;
+                binding.bind_output(present.as_str(), &mut tensor).map_err(run_error)?;
+                expected.push(past);
+                cache.push(tensor);
+            }
+        }
+        for input in session.inputs() {
+            if !expected.iter().any(|name| name == input.name()) {
+                return Err(graph_error(format!("has the input '{}', which is not known here", input.name())));
+            }
+        }
+        let selects_logits = session.overridable_initializers().iter().any(|i| i.name() == LOGITS_INDEX);
+        Ok(Self {
+            session,
+            binding,
+            names,
+            _cache: cache,
+            selects_logits,
+            vocabulary: config.vocab_size,
+            context: options.context,
+            position: 0,
+            logits: Vec::new(),
+        })
+    }
+
+    /// Where ONNX Runtime put the graph's nodes.
+    pub fn placement(&self) -> Option<Placement> {
+        placement(&self.session)
+    }
+
+    /// Appends `tokens` and returns the logits after each of them, one row of the vocabulary's size after another.
+    pub fn forward_all(&mut self, tokens: &[u32]) -> Result<&[f32], DecodeError> {
+        let positions: Vec<i64> = (0..tokens.len() as i64).collect();
+        self.run(tokens, positions)?;
+        Ok(&self.logits)
+    }
+
+    fn run(&mut self, tokens: &[u32], positions: Vec<i64>) -> Result<(), DecodeError> {
+        if tokens.is_empty() {
+            return Err(DecodeError::NoTokens);
+        }
+        if tokens.len() > self.context - self.position {
+            return Err(DecodeError::ContextFull {
+                tokens: tokens.len(),
+                position: self.position,
+                limit: self.context,
+            });
+        }
+        // The embedding's gather would read outside of its table.
+        if let Some(token) = tokens.iter().find(|token| **token as usize >= self.vocabulary) {
+            return Err(DecodeError::UnknownToken { token: *token, vocabulary: self.vocabulary });
+        }
+        let total = self.position + tokens.len();
+        self.run_bound(tokens, total, positions).map_err(|error| DecodeError::Run(error.to_string()))?;
+        self.position = total;
+        Ok(())
+    }
+
+    fn run_bound(&mut self, tokens: &[u32], total: usize, positions: Vec<i64>) -> ort::Result<()> {
+        let ids: Vec<i64> = tokens.iter().map(|token| i64::from(*token)).collect();
+        let rows = if self.selects_logits { positions.len() } else { tokens.len() };
+        let binding = &mut self.binding;
+        binding.bind_input(self.names.input_ids.as_str(), &Tensor::from_array(([1, tokens.len()], ids))?)?;
+        binding
+            .bind_input(self.names.attention_mask.as_str(), &Tensor::from_array(([1, total], vec![1_i64; total]))?)?;
+        let last_only = positions.len() == 1;
+        if self.selects_logits {
+            binding.bind_input(LOGITS_INDEX, &Tensor::from_array(([positions.len()], positions))?)?;
+        }
+        let logits = Tensor::<f32>::new(&Allocator::default(), [1, rows, self.vocabulary])?;
+        binding.bind_output(self.names.logits.as_str(), logits)?;
+        let outputs = self.session.run_binding(binding)?;
+        let (_, values) = outputs[self.names.logits.as_str()].try_extract_tensor::<f32>()?;
+        let wanted = if last_only { &values[values.len() - self.vocabulary..] } else { values };
+        self.logits.clear();
+        self.logits.extend_from_slice(wanted);
+        Ok(())
+    }
+}
+
+impl Decoder for SharedBufferDecoder {
+    fn context_limit(&self) -> usize {
+        self.context
+    }
+
+    fn position(&self) -> usize {
+        self.position
+    }
+
+    fn rewind(&mut self, position: usize) {
+        self.position = self.position.min(position);
+    }
+
+    fn forward(&mut self, tokens: &[u32]) -> Result<(), DecodeError> {
+        self.run(tokens, vec![tokens.len() as i64 - 1])
+    }
+
+    fn logits(&self) -> &[f32] {
+        &self.logits[self.logits.len().saturating_sub(self.vocabulary)..]
+    }
+}
+
+fn of_layer(pattern: &str, layer: usize) -> String {
+    pattern.replacen("%d", &layer.to_string(), 1)
+}
+
+fn check_cache_input(session: &Session, name: &str) -> Result<(), String> {
+    let input = session
+        .inputs()
+        .iter()
+        .find(|input| input.name() == name)
+        .ok_or_else(|| format!("has no input '{name}', which its configuration names"))?;
+    match input.dtype() {
+        ValueType::Tensor { ty: TensorElementType::Float32, .. } => Ok(()),
+        other => Err(format!("keeps its cache '{name}' as {other}; only float32 runs on the CPU lane so far")),
+    }
+}

@@ -1,0 +1,86 @@
+//! The dispatcher's thread: makes a request's prompt, asks the router, fits the prompt into the chosen lane and hands it
+//! over. A long prompt is tokenized here, so that neither a front end nor a lane waits for it.
+
+use std::sync::Arc;
+use std::sync::mpsc::{Sender, channel};
+use std::thread::JoinHandle;
+use std::time::Instant;
+
+use tokio::sync::mpsc::UnboundedSender;
+
+use super::event::{FinishReason, Finished, GenerationEvent, Timings, Usage};
+use super::generate::Job;
+use super::lane::{LaneId, LaneStatus};
+use super::prompt;
+use super::request::ChatRequest;
+use super::route::{RouteError, RoutingDecision, RoutingFacts, route};
+use super::worker::SharedLanes;
+use super::{EngineError, lock};
+use crate::model::ModelFolder;
+
+pub struct Submission {
+    pub request: ChatRequest,
+    pub submitted: Instant,
+    pub events: UnboundedSender<GenerationEvent>,
+}
+
+pub fn start(
+    folder: Arc<ModelFolder>,
+    lanes: SharedLanes,
+    workers: Vec<(LaneId, Sender<Job>)>,
+) -> std::io::Result<(Sender<Submission>, JoinHandle<()>)> {
+    let (sender, received) = channel::<Submission>();
+    let thread = std::thread::Builder::new().name("dispatcher".into()).spawn(move || {
+        for submission in received {
+            let events = submission.events.clone();
+            if let Err(error) = dispatch(&folder, &lanes, &workers, submission) {
+                let _ = events.send(GenerationEvent::Finished(Finished {
+                    reason: FinishReason::Error(error.to_string()),
+                    usage: Usage::default(),
+                    timings: Timings::default(),
+                }));
+            }
+        }
+    })?;
+    Ok((sender, thread))
+}
+
+fn dispatch(
+    folder: &ModelFolder,
+    lanes: &SharedLanes,
+    workers: &[(LaneId, Sender<Job>)],
+    submission: Submission,
+) -> Result<(), EngineError> {
+    let Submission { request, submitted, events } = submission;
+    let full = prompt::tokenize(folder, &request.messages)?;
+    let decision = decide(&lock(lanes), &request, full.len())?;
+    let (lane, limit) = (decision.lane, decision.context_limit);
+    let _ = events.send(GenerationEvent::Routed(decision));
+
+    let tokenize = |messages: &[_]| prompt::tokenize(folder, messages);
+    let fitted = prompt::fit(&request.messages, full, limit, request.max_tokens, tokenize)?;
+    if let Some(trim) = fitted.trim {
+        let _ = events.send(GenerationEvent::ContextTrimmed(trim));
+    }
+    let job = Job {
+        prompt: fitted.tokens,
+        sampling: request.sampling,
+        max_tokens: request.max_tokens,
+        stop: request.stop,
+        submitted,
+        events,
+    };
+    if let Some((_, jobs)) = workers.iter().find(|(id, _)| *id == lane) {
+        // A lane whose thread is gone drops the job and with it the stream's sender.
+        let _ = jobs.send(job);
+    }
+    Ok(())
+}
+
+pub fn decide(
+    lanes: &[LaneStatus],
+    request: &ChatRequest,
+    prompt_tokens: usize,
+) -> Result<RoutingDecision, RouteError> {
+    route(&RoutingFacts { prompt_tokens, answer_tokens: request.max_tokens, lanes, requested: request.lane })
+}

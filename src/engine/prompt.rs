@@ -1,0 +1,173 @@
+//! From messages to prompt tokens that fit: renders the chat template, tokenizes, and leaves out the oldest turns where
+//! the context is too short.
+
+use super::event::ContextTrim;
+use super::request::{ChatMessage, Role};
+use crate::model::{ModelFolder, TemplateError, TemplateMessage, TokenizerError};
+
+#[derive(Debug, thiserror::Error)]
+pub enum PromptError {
+    #[error(transparent)]
+    Template(#[from] TemplateError),
+    #[error(transparent)]
+    Tokenizer(#[from] TokenizerError),
+    #[error("there is no message to answer")]
+    NoMessage,
+    #[error("the last message needs {tokens} tokens with its template; a context of {limit} leaves room for {room}")]
+    TooLong { tokens: usize, limit: usize, room: usize },
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Prompt {
+    pub tokens: Vec<u32>,
+    pub trim: Option<ContextTrim>,
+}
+
+/// The whole conversation in tokens, ending where the answer begins.
+pub fn tokenize(folder: &ModelFolder, messages: &[ChatMessage]) -> Result<Vec<u32>, PromptError> {
+    if messages.is_empty() {
+        return Err(PromptError::NoMessage);
+    }
+    let messages: Vec<TemplateMessage<'_>> = messages
+        .iter()
+        .map(|message| TemplateMessage {
+            role: match message.role {
+                Role::System => "system",
+                Role::User => "user",
+                Role::Assistant => "assistant",
+            },
+            content: &message.content,
+        })
+        .collect();
+    Ok(folder.tokenizer.encode(&folder.template.render(&messages, true)?)?)
+}
+
+/// Leaves out the oldest turns until prompt and answer fit into `limit` tokens. `full` is the whole conversation's
+/// prompt, `tokenize` makes the prompt of a shorter one. The system message and the last message always stay.
+///
+/// The cut moves in steps of a quarter of the context, so that it stays where it is for several turns and the KV cache
+/// of those turns can be reused.
+pub fn fit(
+    messages: &[ChatMessage],
+    full: Vec<u32>,
+    limit: usize,
+    answer_tokens: usize,
+    tokenize: impl Fn(&[ChatMessage]) -> Result<Vec<u32>, PromptError>,
+) -> Result<Prompt, PromptError> {
+    // An answer of any length may be asked for; a quarter of the context is kept for it at the most.
+    let room = limit - answer_tokens.min(limit / 4);
+    if full.len() <= room {
+        return Ok(Prompt { tokens: full, trim: None });
+    }
+    let step = (room / 4).max(1);
+    let excess = (full.len() - room).div_ceil(step) * step;
+    let wanted = full.len().saturating_sub(excess);
+
+    let cuts = cuts(messages);
+    let shortened = |cut: usize| {
+        let system = messages.first().filter(|message| message.role == Role::System);
+        let kept: Vec<ChatMessage> = system.into_iter().chain(&messages[cut..]).cloned().collect();
+        tokenize(&kept)
+    };
+    // The first cut that is short enough; the last one if none is. Each turn left out makes the prompt shorter.
+    let mut error = None;
+    let index = cuts.partition_point(|cut| match shortened(*cut) {
+        Ok(tokens) => tokens.len() > wanted,
+        Err(failed) => {
+            error = Some(failed);
+            false
+        }
+    });
+    if let Some(error) = error {
+        return Err(error);
+    }
+    let cut = cuts.get(index).or(cuts.last()).copied().ok_or(PromptError::NoMessage)?;
+    let tokens = shortened(cut)?;
+    if tokens.len() > room {
+        return Err(PromptError::TooLong { tokens: tokens.len(), limit, room });
+    }
+    let first = usize::from(messages.first().is_some_and(|message| message.role == Role::System));
+    let trim = ContextTrim {
+        dropped_messages: cut - first,
+        tokens_before: full.len(),
+        tokens_after: tokens.len(),
+        context_limit: limit,
+    };
+    Ok(Prompt { tokens, trim: Some(trim) })
+}
+
+/// Where a shortened conversation may begin: at a user's message, so that no answer stands without its question, and at
+/// the last message.
+fn cuts(messages: &[ChatMessage]) -> Vec<usize> {
+    let last = messages.len().saturating_sub(1);
+    (0..messages.len()).filter(|index| messages[*index].role == Role::User || *index == last).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Each message counts as its text's length in tokens, all of them 0.
+    fn by_length(messages: &[ChatMessage]) -> Result<Vec<u32>, PromptError> {
+        Ok(vec![0; messages.iter().map(|message| message.content.len()).sum()])
+    }
+
+    fn conversation(lengths: &[usize], system: usize) -> Vec<ChatMessage> {
+        let mut messages = Vec::new();
+        if system > 0 {
+            messages.push(ChatMessage::new(Role::System, "s".repeat(system)));
+        }
+        for (index, length) in lengths.iter().enumerate() {
+            let role = if index % 2 == 0 { Role::User } else { Role::Assistant };
+            messages.push(ChatMessage::new(role, "x".repeat(*length)));
+        }
+        messages
+    }
+
+    fn fitted(messages: &[ChatMessage], limit: usize, answer: usize) -> Result<Prompt, PromptError> {
+        fit(messages, by_length(messages).unwrap(), limit, answer, by_length)
+    }
+
+    #[test]
+    fn what_fits_stays_whole() {
+        let prompt = fitted(&conversation(&[30, 30, 30], 10), 150, 50).unwrap();
+        assert_eq!((prompt.tokens.len(), prompt.trim), (100, None));
+    }
+
+    #[test]
+    fn the_oldest_turns_go_and_the_system_message_stays() {
+        // Room 150 of 200; 230 tokens are 80 over, rounded up to three steps of 37: at most 119 stay, so two turns go.
+        let prompt = fitted(&conversation(&[40, 40, 40, 40, 60], 10), 200, 50).unwrap();
+        assert_eq!(prompt.tokens.len(), 70);
+        let trim = prompt.trim.unwrap();
+        assert_eq!(
+            (trim.dropped_messages, trim.tokens_before, trim.tokens_after, trim.context_limit),
+            (4, 230, 70, 200)
+        );
+    }
+
+    #[test]
+    fn a_long_answer_gets_no_more_than_a_quarter() {
+        assert_eq!(fitted(&conversation(&[140], 0), 200, 10_000).unwrap().tokens.len(), 140);
+    }
+
+    #[test]
+    fn the_cut_stays_for_several_turns() {
+        let mut lengths = vec![20; 21];
+        let mut kept_from = Vec::new();
+        for _ in 0..8 {
+            let messages = conversation(&lengths, 0);
+            let trim = fitted(&messages, 400, 100).unwrap().trim.unwrap();
+            kept_from.push(trim.dropped_messages);
+            lengths.extend([20, 20]);
+        }
+        kept_from.dedup();
+        assert!(kept_from.len() <= 5, "{kept_from:?}");
+    }
+
+    #[test]
+    fn a_message_that_cannot_fit_is_refused_with_the_numbers() {
+        let error = fitted(&conversation(&[10, 10, 500], 0), 200, 50).unwrap_err().to_string();
+        assert!(error.contains("500") && error.contains("200") && error.contains("150"), "{error}");
+    }
+}

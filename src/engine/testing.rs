@@ -1,0 +1,111 @@
+//! For the engine's own tests: a model whose tokens are bytes, and a decoder that answers from a script.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use crate::decoder::{DecodeError, Decoder};
+use crate::model::ModelFolder;
+
+/// The token that ends an answer; tokens below 256 are bytes.
+pub const END: u32 = 256;
+const VOCABULARY: usize = 257;
+
+/// A model folder with a byte-level tokenizer without merges, and a template that writes each message as `<role>text`.
+pub fn byte_model(folder: &Path) -> ModelFolder {
+    let mut vocabulary = serde_json::Map::new();
+    for byte in 0..=255_u8 {
+        vocabulary.insert(byte_symbol(byte).to_string(), byte.into());
+    }
+    let tokenizer = serde_json::json!({
+        "version": "1.0",
+        "added_tokens": [{"id": END, "content": "<end>", "special": true, "single_word": false, "lstrip": false,
+                          "rstrip": false, "normalized": false}],
+        "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": false},
+        "decoder": {"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": false},
+        "model": {"type": "BPE", "vocab": vocabulary, "merges": []},
+    });
+    let config = serde_json::json!({
+        "model": {"type": "llama", "context_length": 64, "vocab_size": VOCABULARY, "eos_token_id": [END], "decoder":
+            {"filename": "model.onnx", "head_size": 1, "num_hidden_layers": 1, "num_key_value_heads": 1}},
+        "search": {"past_present_share_buffer": true},
+    });
+    std::fs::write(folder.join("tokenizer.json"), tokenizer.to_string()).unwrap();
+    std::fs::write(folder.join("genai_config.json"), config.to_string()).unwrap();
+    let template = "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}<assistant>";
+    std::fs::write(folder.join("chat_template.jinja"), template).unwrap();
+    ModelFolder::open(folder).unwrap()
+}
+
+/// GPT-2's printable stand-in for a byte (`bytes_to_unicode` in its encoder).
+fn byte_symbol(byte: u8) -> char {
+    let printable = |b: u8| matches!(b, b'!'..=b'~' | 0xa1..=0xac | 0xae..=0xff);
+    if printable(byte) {
+        return char::from(byte);
+    }
+    let rank = (0..byte).filter(|b| !printable(*b)).count();
+    char::from_u32(256 + rank as u32).unwrap()
+}
+
+/// Gives the script's tokens one after the other, however it was prompted; can be told to fail.
+pub struct ScriptedDecoder {
+    pub script: Vec<u32>,
+    pub context: usize,
+    /// Fails at this pass, counted from 0.
+    pub fault_at: Option<usize>,
+    /// Tokens of each pass so far, shared so that a test can look at it.
+    pub passes: Arc<AtomicUsize>,
+    pub lengths: Vec<usize>,
+    position: usize,
+    given: usize,
+    logits: Vec<f32>,
+}
+
+impl ScriptedDecoder {
+    pub fn new(script: &[u32], context: usize) -> Self {
+        Self {
+            script: script.to_vec(),
+            context,
+            fault_at: None,
+            passes: Arc::default(),
+            lengths: Vec::new(),
+            position: 0,
+            given: 0,
+            logits: Vec::new(),
+        }
+    }
+}
+
+impl Decoder for ScriptedDecoder {
+    fn context_limit(&self) -> usize {
+        self.context
+    }
+
+    fn position(&self) -> usize {
+        self.position
+    }
+
+    fn rewind(&mut self, position: usize) {
+        self.position = self.position.min(position);
+        self.given = 0;
+    }
+
+    fn forward(&mut self, tokens: &[u32]) -> Result<(), DecodeError> {
+        let pass = self.passes.fetch_add(1, Ordering::Relaxed);
+        if self.fault_at == Some(pass) {
+            return Err(DecodeError::Run("injected fault".into()));
+        }
+        self.lengths.push(tokens.len());
+        self.position += tokens.len();
+        // A pass of one token is decode; longer ones are the prompt's.
+        self.given = if tokens.len() == 1 { self.given + 1 } else { 0 };
+        let next = self.script.get(self.given).copied().unwrap_or(END);
+        self.logits = vec![0.0; VOCABULARY];
+        self.logits[next as usize] = 1.0;
+        Ok(())
+    }
+
+    fn logits(&self) -> &[f32] {
+        &self.logits
+    }
+}

@@ -1,0 +1,41 @@
+//! Text to tokens and back, by the folder's `tokenizer.json`.
+
+use std::path::{Path, PathBuf};
+
+pub struct Tokenizer {
+    inner: tokenizers::Tokenizer,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum TokenizerError {
+    #[error("the tokenizer '{}' cannot be read: {reason}", path.display())]
+    Open { path: PathBuf, reason: String },
+    #[error("the text cannot be tokenized: {0}")]
+    Encode(String),
+    #[error("the tokens cannot be decoded: {0}")]
+    Decode(String),
+}
+
+impl Tokenizer {
+    pub fn open(path: &Path) -> Result<Self, TokenizerError> {
+        let inner = tokenizers::Tokenizer::from_file(path)
+            .map_err(|error| TokenizerError::Open { path: path.into(), reason: error.to_string() })?;
+        Ok(Self { inner })
+    }
+
+    /// Special tokens written in the text become those tokens; none are added, since the chat template writes them.
+    pub fn encode(&self, text: &str) -> Result<Vec<u32>, TokenizerError> {
+        let encoding =
+            self.inner.encode_fast(text, false).map_err(|error| TokenizerError::Encode(error.to_string()))?;
+        Ok(encoding.get_ids().to_vec())
+    }
+
+    /// Special tokens are left out. Bytes that are no valid UTF-8 become U+FFFD.
+    pub fn decode(&self, ids: &[u32]) -> Result<String, TokenizerError> {
+        self.inner.decode(ids, true).map_err(|error| TokenizerError::Decode(error.to_string()))
+    }
+
+    pub fn token_id(&self, token: &str) -> Option<u32> {
+        self.inner.token_to_id(token)
+    }
+}

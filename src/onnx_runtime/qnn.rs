@@ -1,0 +1,89 @@
+//! Looks for what an NPU lane needs: Qualcomm's QNN plug-in for ONNX Runtime, and an NPU.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use super::devices::{DeviceKind, DeviceListing};
+
+/// What was found of the NPU lane's needs; its text says what is missing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NpuAbsence {
+    /// The plug-in library, if it is installed.
+    pub plugin: Option<PathBuf>,
+    /// The NPU's execution provider or device node, if there is one.
+    pub device: Option<String>,
+}
+
+const PLUGIN_FILE: &str =
+    if cfg!(windows) { "onnxruntime_providers_qnn.dll" } else { "libonnxruntime_providers_qnn.so" };
+
+/// `dev` is the folder of device nodes, `/dev` outside tests.
+pub(super) fn look(devices: &[DeviceListing], plugin_folders: &[PathBuf], dev: &Path) -> NpuAbsence {
+    let plugin = plugin_folders.iter().map(|folder| folder.join(PLUGIN_FILE)).find(|file| file.is_file());
+    let listed = devices.iter().find(|device| device.kind == DeviceKind::Npu);
+    let device =
+        listed.map(|device| format!("{} ({})", device.vendor, device.execution_provider)).or_else(|| node(dev));
+    NpuAbsence { plugin, device }
+}
+
+/// Linux names Qualcomm's compute DSP `fastrpc-cdsp`, and other NPUs `accel/accel0` and so on.
+fn node(dev: &Path) -> Option<String> {
+    let first = |folder: PathBuf, start: &str| {
+        let mut names: Vec<PathBuf> = std::fs::read_dir(folder)
+            .ok()?
+            .filter_map(|entry| Some(entry.ok()?.path()))
+            .filter(|path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(start)))
+            .collect();
+        names.sort();
+        names.into_iter().next().map(|path| path.display().to_string())
+    };
+    first(dev.into(), "fastrpc-cdsp").or_else(|| first(dev.join("accel"), "accel"))
+}
+
+impl fmt::Display for NpuAbsence {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (&self.plugin, &self.device) {
+            (None, None) => f.write_str("QNN plug-in not installed, no NPU found"),
+            (None, Some(device)) => write!(f, "QNN plug-in not installed (NPU: {device})"),
+            (Some(_), None) => f.write_str("no NPU found (QNN plug-in installed)"),
+            (Some(_), Some(device)) => write!(f, "no model built for the NPU ({device})"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn listing(kind: DeviceKind) -> DeviceListing {
+        DeviceListing { execution_provider: "QNNExecutionProvider".into(), kind, vendor: "Qualcomm".into() }
+    }
+
+    #[test]
+    fn an_empty_machine_lacks_both() {
+        let dir = tempfile::tempdir().unwrap();
+        let found = look(&[listing(DeviceKind::Cpu)], &[dir.path().into()], dir.path());
+        assert_eq!(found, NpuAbsence { plugin: None, device: None });
+        assert_eq!(found.to_string(), "QNN plug-in not installed, no NPU found");
+    }
+
+    #[test]
+    fn the_plug_in_and_the_device_are_found() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join(PLUGIN_FILE), "").unwrap();
+        std::fs::create_dir(dir.path().join("accel")).unwrap();
+        std::fs::write(dir.path().join("accel/accel0"), "").unwrap();
+        let found = look(&[], &[dir.path().into()], dir.path());
+        assert_eq!(found.plugin, Some(dir.path().join(PLUGIN_FILE)));
+        assert!(found.device.clone().unwrap().ends_with("accel0"));
+        assert!(found.to_string().starts_with("no model built for the NPU"), "{found}");
+    }
+
+    #[test]
+    fn a_listed_device_comes_before_a_node() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("fastrpc-cdsp"), "").unwrap();
+        let found = look(&[listing(DeviceKind::Npu)], &[], dir.path());
+        assert_eq!(found.device.as_deref(), Some("Qualcomm (QNNExecutionProvider)"));
+    }
+}

@@ -1,0 +1,11 @@
+//! What fetching needs from the operating system, behind one interface: free space, lasting renames, a child that can be
+//! ended with all that it started.
+
+#[cfg(unix)]
+#[path = "platform/unix.rs"]
+mod system;
+#[cfg(windows)]
+#[path = "platform/windows.rs"]
+mod system;
+
+pub use system::{end_child, free_space, own_group, sync_folder};

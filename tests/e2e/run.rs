@@ -1,0 +1,133 @@
+//! `ortalk run`, as a script uses it.
+
+use std::io::Write;
+use std::process::Stdio;
+
+use serde_json::Value;
+
+use crate::support::{ortalk, succeed, text};
+
+fn json(arguments: &[&str]) -> Value {
+    serde_json::from_slice(&succeed(arguments).stdout).unwrap()
+}
+
+#[test]
+fn the_capital_of_france() {
+    let output = succeed(&["run", "What is the capital of France?", "--temperature", "0"]);
+    assert!(text(&output.stdout).contains("Paris"), "{}", text(&output.stdout));
+}
+
+#[test]
+fn one_json_object_with_every_field() {
+    let answer = json(&["run", "What is the capital of France?", "--temperature", "0", "--json"]);
+    assert!(answer["text"].as_str().unwrap().contains("Paris"), "{answer}");
+    assert_eq!(answer["finish_reason"], "stop");
+    assert_eq!(answer["model"], "SmolLM2-135M-Instruct");
+
+    let completion = answer["usage"]["completion_tokens"].as_u64().unwrap();
+    assert!(completion > 3, "{answer}");
+    assert_eq!(answer["usage"]["prompt_tokens"], 37);
+    assert_eq!(answer["usage"]["reused_tokens"], 0);
+
+    let timings = &answer["timings"];
+    for rate in ["ttft_ms", "prefill_tokens_per_second", "decode_tokens_per_second"] {
+        assert!(timings[rate].as_f64().unwrap() > 0.0, "{rate}: {answer}");
+    }
+    let latencies = timings["token_latencies_ms"].as_array().unwrap();
+    assert_eq!(latencies.len() as u64, completion - 1);
+    // The rate is the latencies' own: tokens after the first, by the time they took.
+    let seconds: f64 = latencies.iter().map(|ms| ms.as_f64().unwrap() / 1e3).sum();
+    let rate = timings["decode_tokens_per_second"].as_f64().unwrap();
+    assert!((rate * seconds / latencies.len() as f64 - 1.0).abs() < 1e-3, "{answer}");
+
+    let routing = &answer["routing"];
+    assert_eq!(routing["lane"], "cpu");
+    assert_eq!(routing["execution_provider"], "CPUExecutionProvider");
+    assert_eq!(routing["emulated"], false);
+    assert_eq!(routing["rule"], "only_ready");
+    assert_eq!(routing["rejected"][0]["lane"], "npu");
+    assert!(routing["rejected"][0]["reason"].as_str().unwrap().contains("NPU"), "{answer}");
+}
+
+#[test]
+fn the_same_seed_gives_the_same_text() {
+    let sampled = |seed: &str| {
+        let arguments =
+            ["run", "Tell me a story.", "--temperature", "1.2", "--top-k", "0", "--seed", seed, "-n", "24", "--json"];
+        json(&arguments)["text"].as_str().unwrap().to_string()
+    };
+    assert_eq!(sampled("7"), sampled("7"));
+    assert_ne!(sampled("7"), sampled("8"));
+}
+
+#[test]
+fn max_tokens_is_a_length_finish() {
+    let answer = json(&["run", "Tell me a long story.", "-n", "5", "--temperature", "0", "--json"]);
+    assert_eq!((&answer["finish_reason"], &answer["usage"]["completion_tokens"]), (&"length".into(), &5.into()));
+}
+
+#[test]
+fn a_stop_text_ends_the_answer() {
+    let arguments =
+        ["run", "What is the capital of France?", "--temperature", "0", "--stop", " Paris", "--json", "-n", "30"];
+    let answer = json(&arguments);
+    assert_eq!(answer["finish_reason"], "stop");
+    assert!(!answer["text"].as_str().unwrap().contains("Paris"), "{answer}");
+}
+
+#[test]
+fn a_piped_prompt_is_read() {
+    let mut child = ortalk(&["run", "-", "--temperature", "0", "-n", "12", "--json"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    child.stdin.take().unwrap().write_all("What is the capital of France?\n".as_bytes()).unwrap();
+    let output = child.wait_with_output().unwrap();
+    let answer: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(answer["usage"]["prompt_tokens"], 37, "{answer}");
+}
+
+#[test]
+fn a_reader_that_goes_away_ends_it() {
+    let mut child = ortalk(&["run", "Tell me a long story.", "-n", "4000"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    assert!(!text(&output.stderr).contains("panicked"), "{}", text(&output.stderr));
+}
+
+#[test]
+fn what_is_wrong_is_said() {
+    let cases: [(&[&str], &str); 7] = [
+        (&["run", "Hi", "--temperature", "-1"], "temperature is '-1'; it must be 0 or more"),
+        (&["run", "Hi", "--top-p", "1.5"], "top-p is '1.5'; it must be between 0 and 1"),
+        (&["run", "Hi", "--lane", "npu"], "the npu lane was asked for, but it is not ready"),
+        (&["run", "Hi", "--lane", "tpu"], "invalid value 'tpu'"),
+        (&["run", ""], "the prompt is empty"),
+        (&["run", "Hi", "--model", "/no/such/model"], "'/no/such/model', but there is no such file or folder"),
+        (&["run", "Hi", "-n", "0"], "0 is not in 1.."),
+    ];
+    for (arguments, expected) in cases {
+        let output = ortalk(arguments).output().unwrap();
+        let errors = text(&output.stderr);
+        assert!(!output.status.success(), "{arguments:?}");
+        assert!(errors.contains(expected), "{arguments:?}: {errors}");
+        assert!(!errors.contains("panicked"), "{errors}");
+        assert!(output.stdout.is_empty(), "{arguments:?}");
+    }
+}
+
+#[test]
+fn a_prompt_that_cannot_fit_is_refused_with_the_numbers() {
+    let long = "word ".repeat(9000);
+    let mut child =
+        ortalk(&["run"]).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    child.stdin.take().unwrap().write_all(long.as_bytes()).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert!(!output.status.success());
+    assert!(text(&output.stderr).contains("a context of 8192"), "{}", text(&output.stderr));
+}
