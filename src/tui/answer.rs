@@ -69,6 +69,7 @@ impl Answer {
                 }
                 self.last_token = Some(token.at);
             }
+            GenerationEvent::TrailingText(_) => {}
             GenerationEvent::LaneChanged { to, .. } => self.lane = Some(*to),
             GenerationEvent::Finished(finished) => {
                 self.finished = Some(finished.clone());

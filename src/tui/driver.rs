@@ -4,6 +4,7 @@
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
@@ -21,6 +22,8 @@ use super::{Load, Sample, input, platform, view};
 
 /// Between two looks at the machine.
 const SAMPLE_PERIOD: Duration = Duration::from_secs(1);
+/// How long a model that nobody waits for any more may go on loading.
+const LOADER_PATIENCE: Duration = Duration::from_secs(3);
 /// Events that are taken in before the next frame, so that a flood of them cannot stop the drawing.
 const BATCH: usize = 256;
 
@@ -55,14 +58,16 @@ pub fn run(state: State, skin: Skin, load: Load, sample: Option<Sample>) -> io::
     let screen = Screen::enter(&state.log_file)?;
     let (keys, open) = (sender.clone(), sender.clone());
     input::spawn(move |event| keys.send(Message::Event(event)).is_ok(), move || !open.is_closed())?;
-    spawn_loader(load, sender.clone())?;
+    let loader = spawn_loader(load, sender.clone())?;
     if let Some(sample) = sample {
         spawn_sampler(sample, sender.clone())?;
     }
     let mut driver =
         Driver { state, skin, screen, backend: None, stream: None, sender, limiter: FrameLimiter::default() };
     let result = runtime.block_on(driver.run(receiver));
+    // The screen first, then the engine, whose threads may take a moment.
     drop(driver);
+    wait_for(&loader);
     // Whatever a thread still does for us is of no use any more.
     runtime.shutdown_background();
     match result {
@@ -72,13 +77,20 @@ pub fn run(state: State, skin: Skin, load: Load, sample: Option<Sample>) -> io::
     }
 }
 
-fn spawn_loader(load: Load, sender: UnboundedSender<Message>) -> io::Result<()> {
+fn spawn_loader(load: Load, sender: UnboundedSender<Message>) -> io::Result<JoinHandle<()>> {
     std::thread::Builder::new().name("load".into()).spawn(move || {
         let loaded = catch_unwind(AssertUnwindSafe(load))
             .unwrap_or_else(|_| Err("loading the model broke; the log says where".to_string()));
         let _ = sender.send(Message::Loaded(loaded));
-    })?;
-    Ok(())
+    })
+}
+
+/// Native libraries take it ill when the process ends in the middle of their work.
+fn wait_for(loader: &JoinHandle<()>) {
+    let start = Instant::now();
+    while !loader.is_finished() && start.elapsed() < LOADER_PATIENCE {
+        std::thread::sleep(Duration::from_millis(10));
+    }
 }
 
 fn spawn_sampler(mut sample: Sample, sender: UnboundedSender<Message>) -> io::Result<()> {

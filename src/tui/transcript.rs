@@ -78,6 +78,10 @@ fn header_line(state: &State, header: &AnswerHeader, skin: &Skin, columns: usize
             right.push(skin.dim(format!("{} tok/s", format::short_rate(speed))));
         }
     }
+    // In a narrow column the speed is enough.
+    if columns < 60 && right.len() > 1 {
+        right.drain(..right.len() - 1);
+    }
     skin.spread(Line::from(left), Line::from(right), columns)
 }
 

@@ -107,6 +107,8 @@ fn act(state: &mut State, action: Action, now: Instant, effects: &mut Vec<Effect
             if state.overlay.take().is_none() {
                 if state.busy() {
                     cancel(state, now, effects);
+                } else if !state.queue.is_empty() {
+                    return_queue(state, now);
                 } else if !state.conversation.is_following() {
                     state.conversation.follow();
                 }
@@ -224,7 +226,8 @@ fn interrupt(state: &mut State, armed: Option<Instant>, now: Instant, effects: &
     state.overlay = None;
     if state.busy() {
         cancel(state, now, effects);
-    } else if !state.composer.is_empty() {
+    } else if !state.composer.is_empty() || !state.queue.is_empty() {
+        state.queue.clear();
         state.composer.clear();
         typed(state, now);
     }

@@ -74,6 +74,7 @@ fn on_generation(state: &mut State, event: GenerationEvent, now: Instant, effect
         }
         GenerationEvent::PrefillProgress(_) => {}
         GenerationEvent::Token(token) => state.conversation.append(block, &token.text),
+        GenerationEvent::TrailingText(text) => state.conversation.append(block, &text),
         GenerationEvent::LaneChanged { from, to, reason } => {
             if let Some(header) = state.conversation.header_mut(block) {
                 header.lane = Some(to);

@@ -71,6 +71,17 @@ fn a_message_sent_while_loading_waits_for_the_engine() {
 }
 
 #[test]
+fn what_waits_for_the_engine_can_be_taken_back() {
+    let mut desk = Desk::loading();
+    desk.send("early");
+    desk.key(KeyCode::Esc);
+    assert_eq!((desk.state.queue.len(), desk.state.composer.text()), (0, "early"));
+    desk.key(KeyCode::Enter);
+    desk.ctrl('c');
+    assert_eq!(submitted(&desk.event(Event::EngineLoaded(snapshot()))), None);
+}
+
+#[test]
 fn messages_sent_while_busy_follow_one_by_one() {
     let mut desk = Desk::ready();
     desk.send("one");
