@@ -45,8 +45,10 @@ pub enum Signal {
     /// SIGTERM, SIGINT or SIGHUP, or Windows' close and shutdown events; the number is the Unix one.
     Terminate(i32),
     /// SIGTSTP from outside.
+    #[cfg_attr(windows, allow(dead_code))] // it has no job control
     Stop,
     /// SIGCONT: somebody may have used the terminal in the meantime.
+    #[cfg_attr(windows, allow(dead_code))]
     Continue,
 }
 
