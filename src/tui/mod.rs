@@ -1,1 +1,88 @@
-//! The screen.
+//! The screen: a chat in the terminal with its instruments beside it.
+//!
+//! One way through it: threads for input, signals, the machine's samples and loading send `event::Event`s to the driver;
+//! `update` turns each into a new `state::State` and `event::Effect`s, which the driver performs; `view` draws the state.
+//! It knows no ONNX Runtime: everything about models comes from a [`Backend`].
+
+mod answer;
+mod backend;
+mod composer;
+mod composer_view;
+mod conversation;
+mod driver;
+mod event;
+#[cfg(test)]
+mod fixtures;
+mod format;
+mod frames;
+mod glyphs;
+mod help;
+mod input;
+mod keys;
+mod layout;
+mod panels;
+mod platform;
+mod skin;
+mod state;
+mod strip;
+mod terminal;
+mod text;
+mod theme;
+mod title;
+mod transcript;
+mod update;
+mod update_engine;
+mod view;
+
+use std::io::IsTerminal;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Instant;
+
+use crate::telemetry::device::DeviceSample;
+
+pub use backend::Backend;
+pub use event::Exit;
+pub use state::AnswerSettings;
+pub use theme::{ThemeError, names as theme_names};
+
+/// Makes the engine. Runs on a thread of its own while the screen is open already; an error is shown there.
+pub type Load = Box<dyn FnOnce() -> Result<Arc<dyn Backend>, String> + Send>;
+/// Looks at the machine once. Runs on a thread of its own, about once a second.
+pub type Sample = Box<dyn FnMut() -> DeviceSample + Send>;
+
+pub struct TuiOptions {
+    pub load: Load,
+    pub sample: Option<Sample>,
+    pub answers: AnswerSettings,
+    /// The name of a theme; without one, the environment decides.
+    pub theme: Option<String>,
+    /// Where standard output and error go while the screen is open.
+    pub log_file: PathBuf,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum TuiError {
+    #[error("{0} is not a terminal; 'ortalk run' answers a prompt without one")]
+    NotATerminal(&'static str),
+    #[error(transparent)]
+    Theme(#[from] ThemeError),
+    #[error("the terminal cannot be used: {0}")]
+    Terminal(#[from] std::io::Error),
+}
+
+/// Opens the chat and returns when it is over, with the terminal as it was.
+pub fn run(options: TuiOptions) -> Result<Exit, TuiError> {
+    let skin = skin::Skin {
+        theme: theme::Theme::choose(options.theme.as_deref())?,
+        glyphs: glyphs::Glyphs::for_environment(),
+    };
+    if !std::io::stdin().is_terminal() {
+        return Err(TuiError::NotATerminal("standard input"));
+    }
+    if !std::io::stdout().is_terminal() {
+        return Err(TuiError::NotATerminal("standard output"));
+    }
+    let state = state::State::new(options.answers, options.log_file, Instant::now());
+    Ok(driver::run(state, skin, options.load, options.sample)?)
+}

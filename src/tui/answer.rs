@@ -1,0 +1,169 @@
+//! What is known of the answer that runs, or of the last one: the numbers that the panels show.
+//!
+//! Times come from the tokens' own stamps, made on the lane's thread, never from when something was painted.
+
+use std::time::{Duration, Instant};
+
+use crate::engine::{Finished, GenerationEvent, LaneId, PrefillProgress, RoutingDecision};
+
+#[derive(Debug, Clone)]
+pub struct Answer {
+    /// The conversation's block that it fills.
+    pub block: usize,
+    pub submitted: Instant,
+    pub decision: Option<RoutingDecision>,
+    pub lane: Option<LaneId>,
+    pub prefill: Option<PrefillProgress>,
+    /// Prompt tokens after old turns were left out.
+    pub trimmed_prompt: Option<usize>,
+    pub tokens: usize,
+    first_token: Option<Instant>,
+    last_token: Option<Instant>,
+    latencies: Vec<Duration>,
+    pub finished: Option<Finished>,
+    /// Over: finished, cancelled or lost.
+    pub over: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Phase {
+    /// Submitted; no lane was chosen yet.
+    Waiting,
+    Prefill,
+    Decode,
+    Over,
+}
+
+impl Answer {
+    pub fn new(block: usize, submitted: Instant) -> Self {
+        Self {
+            block,
+            submitted,
+            decision: None,
+            lane: None,
+            prefill: None,
+            trimmed_prompt: None,
+            tokens: 0,
+            first_token: None,
+            last_token: None,
+            latencies: Vec::new(),
+            finished: None,
+            over: false,
+        }
+    }
+
+    pub fn note(&mut self, event: &GenerationEvent) {
+        match event {
+            GenerationEvent::Routed(decision) => {
+                self.lane = Some(decision.lane);
+                self.decision = Some(decision.clone());
+            }
+            GenerationEvent::ContextTrimmed(trim) => self.trimmed_prompt = Some(trim.tokens_after),
+            GenerationEvent::PrefillProgress(progress) => self.prefill = Some(*progress),
+            GenerationEvent::Token(token) => {
+                self.tokens += 1;
+                self.lane = Some(token.lane);
+                match self.last_token {
+                    Some(last) => self.latencies.push(token.at.saturating_duration_since(last)),
+                    None => self.first_token = Some(token.at),
+                }
+                self.last_token = Some(token.at);
+            }
+            GenerationEvent::TrailingText(_) => {}
+            GenerationEvent::LaneChanged { to, .. } => self.lane = Some(*to),
+            GenerationEvent::Finished(finished) => {
+                self.finished = Some(finished.clone());
+                self.over = true;
+            }
+        }
+    }
+
+    pub fn phase(&self) -> Phase {
+        if self.over {
+            Phase::Over
+        } else if self.tokens > 0 {
+            Phase::Decode
+        } else if self.prefill.is_some() {
+            Phase::Prefill
+        } else {
+            Phase::Waiting
+        }
+    }
+
+    pub fn ttft(&self) -> Option<Duration> {
+        let reported = self.finished.as_ref().and_then(|finished| finished.timings.ttft);
+        reported.or_else(|| self.first_token.map(|at| at.saturating_duration_since(self.submitted)))
+    }
+
+    /// Time between each token and the one before it.
+    pub fn latencies(&self) -> &[Duration] {
+        match &self.finished {
+            Some(finished) if !finished.timings.token_latencies.is_empty() => &finished.timings.token_latencies,
+            _ => &self.latencies,
+        }
+    }
+
+    /// Tokens after the first per second since the first.
+    pub fn tokens_per_second(&self) -> Option<f64> {
+        rate(self.latencies())
+    }
+
+    pub fn prefill_tokens_per_second(&self) -> Option<f64> {
+        self.finished.as_ref().and_then(|finished| finished.timings.prefill_tokens_per_second())
+    }
+
+    pub fn prompt_tokens(&self) -> Option<usize> {
+        let reported = self.finished.as_ref().map(|finished| finished.usage.prompt_tokens).filter(|tokens| *tokens > 0);
+        reported
+            .or(self.prefill.map(|prefill| prefill.total))
+            .or(self.trimmed_prompt)
+            .or(self.decision.as_ref().map(|decision| decision.prompt_tokens))
+    }
+
+    /// Prompt tokens that had to be computed, and those that an earlier turn had left in the cache.
+    pub fn new_and_reused(&self) -> Option<(usize, usize)> {
+        let reused = match (&self.finished, self.prefill) {
+            (Some(finished), _) if finished.usage.prompt_tokens > 0 => finished.usage.reused_tokens,
+            (_, Some(prefill)) => prefill.reused,
+            _ => return None,
+        };
+        self.prompt_tokens().map(|prompt| (prompt.saturating_sub(reused), reused))
+    }
+
+    /// Tokens in the context now, and how many it can hold.
+    pub fn context(&self) -> Option<(usize, usize)> {
+        let limit = self.decision.as_ref()?.context_limit;
+        Some((self.prompt_tokens()? + self.tokens, limit))
+    }
+}
+
+/// Tokens per second over these latencies.
+pub fn rate(latencies: &[Duration]) -> Option<f64> {
+    let seconds: f64 = latencies.iter().map(Duration::as_secs_f64).sum();
+    (seconds > 0.0).then(|| latencies.len() as f64 / seconds)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::Token;
+
+    #[test]
+    fn rates_come_from_the_stamps_of_the_tokens() {
+        let start = Instant::now();
+        let mut answer = Answer::new(0, start);
+        for ms in [100, 110, 120, 130] {
+            let at = start + Duration::from_millis(ms);
+            answer.note(&GenerationEvent::Token(Token { text: "x".into(), id: 1, at, lane: LaneId::Cpu }));
+        }
+        assert_eq!(answer.ttft(), Some(Duration::from_millis(100)));
+        assert_eq!(answer.latencies(), [Duration::from_millis(10); 3]);
+        assert!((answer.tokens_per_second().unwrap() - 100.0).abs() < 1e-9);
+        assert_eq!(answer.phase(), Phase::Decode);
+    }
+
+    #[test]
+    fn one_token_has_no_rate() {
+        assert_eq!(rate(&[]), None);
+    }
+}

@@ -1,0 +1,115 @@
+use proptest::prelude::*;
+
+use super::*;
+
+fn rows(conversation: &Conversation) -> Vec<String> {
+    conversation
+        .visible()
+        .into_iter()
+        .map(|(number, row)| {
+            let block = &conversation.blocks()[number];
+            match row {
+                Row::Header => "#".to_string(),
+                Row::Text(line) => block.shown()[line.start..line.end].to_string(),
+                Row::Ending(_) => "!".to_string(),
+                Row::Gap => String::new(),
+            }
+        })
+        .collect()
+}
+
+fn conversation(columns: usize, height: usize) -> Conversation {
+    let mut c = Conversation::default();
+    c.add(Kind::User, "one two three four");
+    c.add(Kind::Answer(AnswerHeader::default()), "five six seven eight nine ten");
+    c.lay_out(columns, height);
+    c
+}
+
+#[test]
+fn the_newest_rows_are_in_view() {
+    let c = conversation(10, 4);
+    assert_eq!(
+        rows(&c),
+        ["#", "five six", "seven", "eight nine"].map(String::from)[1..]
+            .iter()
+            .cloned()
+            .chain(["ten".into()])
+            .collect::<Vec<_>>()
+    );
+    assert!(c.is_following());
+}
+
+#[test]
+fn new_text_never_moves_a_reader_who_scrolled_up() {
+    let mut c = conversation(10, 4);
+    c.scroll_by(-3);
+    let before = rows(&c);
+    for _ in 0..50 {
+        c.append(1, " more words");
+        c.lay_out(10, 4);
+        assert_eq!(rows(&c), before);
+    }
+    let (below, new) = c.rows_below();
+    assert!(new > 40 && below > new, "{below} {new}");
+    c.follow();
+    assert_eq!(c.rows_below(), (0, 0));
+}
+
+#[test]
+fn rows_seen_while_scrolling_down_are_not_new_any_more() {
+    let mut c = conversation(10, 4);
+    c.scroll_by(-3);
+    for _ in 0..20 {
+        c.append(1, "\nrow");
+    }
+    c.lay_out(10, 4);
+    assert_eq!(c.rows_below().1, 20);
+    c.scroll_by(8);
+    assert_eq!(c.rows_below(), (15, 15));
+    c.scroll_by(-8);
+    assert_eq!(c.rows_below(), (23, 15));
+    c.scroll_by(100);
+    assert!(c.is_following());
+}
+
+#[test]
+fn a_new_width_keeps_the_reader_at_the_same_words() {
+    let mut c = conversation(10, 3);
+    c.scroll_to(5);
+    assert_eq!(rows(&c)[0], "five six");
+    c.lay_out(4, 3);
+    assert_eq!(rows(&c)[0], "five");
+    c.lay_out(10, 3);
+    assert_eq!(rows(&c)[0], "five six");
+}
+
+#[test]
+fn an_unanswered_question_is_not_sent_again() {
+    let mut c = Conversation::default();
+    c.add(Kind::User, "lost");
+    c.add(Kind::Answer(AnswerHeader::default()), "");
+    c.add(Kind::Notice(Level::Info), "a notice");
+    c.add(Kind::User, "kept");
+    c.add(Kind::Answer(AnswerHeader::default()), "answer\x1b");
+    let texts: Vec<_> = c.messages().into_iter().map(|m| m.content).collect();
+    assert_eq!(texts, ["kept", "answer\x1b"]);
+}
+
+proptest! {
+    /// Text that arrives in pieces is wrapped as if it had come at once.
+    #[test]
+    fn growing_gives_the_same_lines(pieces in prop::collection::vec("[ab日 \n]{0,6}", 0..30), columns in 2usize..20) {
+        let mut grown = Conversation::default();
+        grown.add(Kind::Answer(AnswerHeader::default()), "");
+        grown.lay_out(columns, 1000);
+        for piece in &pieces {
+            grown.append(0, piece);
+            grown.lay_out(columns, 1000);
+        }
+        let mut whole = Conversation::default();
+        whole.add(Kind::Answer(AnswerHeader::default()), &pieces.concat());
+        whole.lay_out(columns, 1000);
+        prop_assert_eq!(rows(&grown), rows(&whole));
+    }
+}

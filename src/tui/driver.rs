@@ -1,0 +1,243 @@
+//! The event loop: gathers events from the threads and the answer's stream, has `update` turn them into effects, and
+//! performs those. Draws when something changed, at most 30 times a second.
+
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+
+use crate::engine::{GenerationEvent, GenerationStream};
+
+use super::backend::Backend;
+use super::event::{Effect, Event, Exit, SuspendedBy};
+use super::frames::FrameLimiter;
+use super::skin::Skin;
+use super::state::State;
+use super::terminal::{self, Screen};
+use super::update::update;
+use super::{Load, Sample, input, platform, view};
+
+/// Between two looks at the machine.
+const SAMPLE_PERIOD: Duration = Duration::from_secs(1);
+/// How long a model that nobody waits for any more may go on loading.
+const LOADER_PATIENCE: Duration = Duration::from_secs(3);
+/// Events that are taken in before the next frame, so that a flood of them cannot stop the drawing.
+const BATCH: usize = 256;
+
+/// What the threads send.
+enum Message {
+    Event(Event),
+    Loaded(Result<Arc<dyn Backend>, String>),
+}
+
+struct Driver {
+    state: State,
+    skin: Skin,
+    screen: Screen,
+    backend: Option<Arc<dyn Backend>>,
+    stream: Option<GenerationStream>,
+    sender: UnboundedSender<Message>,
+    limiter: FrameLimiter,
+}
+
+/// Runs until the reader quits or the terminal is gone.
+pub fn run(state: State, skin: Skin, load: Load, sample: Option<Sample>) -> io::Result<Exit> {
+    terminal::install_panic_hook();
+    let (sender, receiver) = unbounded_channel();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
+    let signals = sender.clone();
+    platform::watch_signals(
+        move |signal| {
+            let _ = signals.send(Message::Event(Event::Signal(signal)));
+        },
+        terminal::give_back,
+    )?;
+    let screen = Screen::enter(&state.log_file)?;
+    let (keys, open) = (sender.clone(), sender.clone());
+    input::spawn(move |event| keys.send(Message::Event(event)).is_ok(), move || !open.is_closed())?;
+    let loader = spawn_loader(load, sender.clone())?;
+    if let Some(sample) = sample {
+        spawn_sampler(sample, sender.clone())?;
+    }
+    let mut driver =
+        Driver { state, skin, screen, backend: None, stream: None, sender, limiter: FrameLimiter::default() };
+    let result = runtime.block_on(driver.run(receiver));
+    // The screen first, then the engine, whose threads may take a moment.
+    drop(driver);
+    wait_for(&loader);
+    // Whatever a thread still does for us is of no use any more.
+    runtime.shutdown_background();
+    match result {
+        // A screen that cannot be written to is as gone as one that cannot be read from.
+        Err(_) if platform::terminal_gone() => Ok(Exit::TerminalLost),
+        result => result,
+    }
+}
+
+fn spawn_loader(load: Load, sender: UnboundedSender<Message>) -> io::Result<JoinHandle<()>> {
+    std::thread::Builder::new().name("load".into()).spawn(move || {
+        let loaded = catch_unwind(AssertUnwindSafe(load))
+            .unwrap_or_else(|_| Err("loading the model broke; the log says where".to_string()));
+        let _ = sender.send(Message::Loaded(loaded));
+    })
+}
+
+/// Native libraries take it ill when the process ends in the middle of their work.
+fn wait_for(loader: &JoinHandle<()>) {
+    let start = Instant::now();
+    while !loader.is_finished() && start.elapsed() < LOADER_PATIENCE {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+fn spawn_sampler(mut sample: Sample, sender: UnboundedSender<Message>) -> io::Result<()> {
+    std::thread::Builder::new().name("device".into()).spawn(move || {
+        while sender.send(Message::Event(Event::Device(sample()))).is_ok() {
+            std::thread::sleep(SAMPLE_PERIOD);
+        }
+    })?;
+    Ok(())
+}
+
+impl Driver {
+    async fn run(&mut self, mut receiver: UnboundedReceiver<Message>) -> io::Result<Exit> {
+        loop {
+            let now = Instant::now();
+            let frame = self.state.dirty.then(|| self.limiter.next(now));
+            if frame.is_some_and(|at| at <= now) {
+                self.draw(now)?;
+                continue;
+            }
+            let deadline = [frame, self.state.deadline(now)].into_iter().flatten().min();
+            let mut exit = tokio::select! {
+                biased;
+                Some(message) = receiver.recv() => self.take(message)?,
+                event = next(&mut self.stream) => self.generated(event)?,
+                () = sleep_until(deadline) => self.handle(Event::Tick)?,
+            };
+            // The rest of what has come, so that many events share a frame.
+            for _ in 0..BATCH {
+                if exit.is_some() {
+                    break;
+                }
+                exit = if let Ok(message) = receiver.try_recv() {
+                    self.take(message)?
+                } else if let Some(Ok(event)) = self.stream.as_mut().map(GenerationStream::try_recv) {
+                    self.generated(Some(event))?
+                } else {
+                    break;
+                };
+            }
+            if let Some(exit) = exit {
+                return Ok(exit);
+            }
+        }
+    }
+
+    fn draw(&mut self, now: Instant) -> io::Result<()> {
+        self.state.dirty = false;
+        let (state, skin) = (&mut self.state, &self.skin);
+        self.screen.draw(|frame| view::draw(state, skin, now, frame))?;
+        self.limiter.drawn(now);
+        Ok(())
+    }
+
+    fn take(&mut self, message: Message) -> io::Result<Option<Exit>> {
+        match message {
+            Message::Event(event) => {
+                if let Event::Resize { .. } = event {
+                    // The newest size, not that of an event that waited.
+                    let (columns, rows) = terminal::size();
+                    self.screen.resize(columns, rows);
+                    return self.handle(Event::Resize { columns, rows });
+                }
+                self.handle(event)
+            }
+            Message::Loaded(Ok(backend)) => {
+                let snapshot = backend.snapshot();
+                self.backend = Some(backend);
+                self.handle(Event::EngineLoaded(snapshot))
+            }
+            Message::Loaded(Err(error)) => self.handle(Event::EngineFailed(error)),
+        }
+    }
+
+    fn generated(&mut self, event: Option<GenerationEvent>) -> io::Result<Option<Exit>> {
+        match event {
+            Some(event) => {
+                if matches!(event, GenerationEvent::Finished(_)) {
+                    self.stream = None;
+                }
+                self.handle(Event::Generation(event))
+            }
+            None => {
+                self.stream = None;
+                self.handle(Event::GenerationLost)
+            }
+        }
+    }
+
+    fn handle(&mut self, event: Event) -> io::Result<Option<Exit>> {
+        for effect in update(&mut self.state, event, Instant::now()) {
+            if let Some(exit) = self.perform(effect)? {
+                return Ok(Some(exit));
+            }
+        }
+        Ok(None)
+    }
+
+    fn perform(&mut self, effect: Effect) -> io::Result<Option<Exit>> {
+        match effect {
+            Effect::Submit(request) => self.stream = self.backend.as_ref().map(|backend| backend.submit(request)),
+            Effect::CancelGeneration => self.stream = None,
+            Effect::Preview { revision, request } => {
+                if let Some(backend) = self.backend.clone() {
+                    let sender = self.sender.clone();
+                    std::thread::Builder::new().name("preview".into()).spawn(move || {
+                        let result = catch_unwind(AssertUnwindSafe(|| backend.preview(&request)))
+                            .unwrap_or_else(|_| Err("the router broke; the log says where".to_string()));
+                        let _ = sender.send(Message::Event(Event::Previewed { revision, result }));
+                    })?;
+                }
+            }
+            Effect::RefreshSnapshot => {
+                if let Some(backend) = &self.backend {
+                    let snapshot = backend.snapshot();
+                    return self.handle(Event::Snapshot(snapshot));
+                }
+            }
+            Effect::Suspend { by } => {
+                if by == SuspendedBy::Key && !platform::can_stop() {
+                    self.state.hint = Some("there is no shell to go back to".to_string());
+                } else {
+                    self.screen.lend(|| platform::stop(by))?;
+                }
+                self.state.dirty = true;
+            }
+            Effect::Repaint => {
+                self.screen.retake()?;
+                self.state.dirty = true;
+            }
+            Effect::Quit(exit) => return Ok(Some(exit)),
+        }
+        Ok(None)
+    }
+}
+
+/// The next event of the answer; waits for ever where there is no answer.
+async fn next(stream: &mut Option<GenerationStream>) -> Option<GenerationEvent> {
+    match stream {
+        Some(stream) => stream.recv().await,
+        None => std::future::pending().await,
+    }
+}
+
+async fn sleep_until(deadline: Option<Instant>) {
+    match deadline {
+        Some(deadline) => tokio::time::sleep_until(deadline.into()).await,
+        None => std::future::pending().await,
+    }
+}

@@ -1,0 +1,103 @@
+//! Everything that can happen to the screen, in one enum, and everything the screen can ask for, in another.
+//!
+//! `update` turns the first into the second; the driver alone performs effects.
+
+use crossterm::event::KeyEvent;
+
+use crate::engine::{ChatRequest, EngineSnapshot, GenerationEvent, RoutingDecision};
+use crate::telemetry::device::DeviceSample;
+
+#[derive(Debug, Clone)]
+pub enum Event {
+    /// A key was pressed or repeats; releases are dropped by the input thread.
+    Key(KeyEvent),
+    /// A bracketed paste, as one text.
+    Paste(String),
+    Resize {
+        columns: u16,
+        rows: u16,
+    },
+    /// The engine can answer.
+    EngineLoaded(EngineSnapshot),
+    /// The engine could not be made; the text is for people and may have many lines.
+    EngineFailed(String),
+    /// The engine as it stands after something changed.
+    Snapshot(EngineSnapshot),
+    /// From the stream of the answer that was submitted last.
+    Generation(GenerationEvent),
+    /// The stream ended without `Finished`: the lane's thread is gone.
+    GenerationLost,
+    /// What the router said about the composer's text of this revision.
+    Previewed {
+        revision: u64,
+        result: Result<RoutingDecision, String>,
+    },
+    Device(DeviceSample),
+    /// A deadline that `State::deadline` named has come.
+    Tick,
+    Signal(Signal),
+    /// The terminal is gone: nobody reads or types any more.
+    InputLost,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Signal {
+    /// SIGTERM, SIGINT or SIGHUP, or Windows' close and shutdown events; the number is the Unix one.
+    Terminate(i32),
+    /// SIGTSTP from outside.
+    #[cfg_attr(windows, allow(dead_code))] // it has no job control
+    Stop,
+    /// SIGCONT: somebody may have used the terminal in the meantime.
+    #[cfg_attr(windows, allow(dead_code))]
+    Continue,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub enum Effect {
+    /// Start an answer. There is never one running.
+    Submit(ChatRequest),
+    /// Drop the running answer's stream.
+    CancelGeneration,
+    /// Ask the router, off this thread; answered by `Event::Previewed`.
+    Preview {
+        revision: u64,
+        request: ChatRequest,
+    },
+    /// Read the engine's state; answered by `Event::Snapshot`.
+    RefreshSnapshot,
+    /// Give the terminal back and stop the process until it is continued.
+    Suspend {
+        by: SuspendedBy,
+    },
+    /// Take the terminal again and draw everything.
+    Repaint,
+    Quit(Exit),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SuspendedBy {
+    Key,
+    Signal,
+}
+
+/// Why the chat ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Exit {
+    /// The reader asked for it.
+    Quit,
+    /// A signal with this number; a shell expects status 128 + number.
+    Signal(i32),
+    /// The terminal disappeared.
+    TerminalLost,
+}
+
+impl Exit {
+    /// The process's exit status, as shells expect it.
+    pub fn code(self) -> u8 {
+        match self {
+            Self::Quit => 0,
+            Self::Signal(number) => u8::try_from(128 + number).unwrap_or(255),
+            Self::TerminalLost => 128 + 1, // as if by SIGHUP
+        }
+    }
+}

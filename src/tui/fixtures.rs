@@ -1,0 +1,166 @@
+//! States for tests, made by sending events through `update`. All numbers are invented, and round so that it shows.
+
+use std::time::{Duration, Instant};
+
+use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+
+use crate::engine::{
+    EngineSnapshot, FinishReason, Finished, GenerationEvent, LaneId, LaneState, LaneStatus, MeasuredRates, Placement,
+    PrefillProgress, Rejection, RoutingDecision, Rule, Sampling, Timings, Token, Usage,
+};
+use crate::telemetry::Reading;
+use crate::telemetry::device::DeviceSample;
+
+use super::event::{Effect, Event};
+use super::state::{AnswerSettings, State};
+use super::update::update;
+
+/// A state with its own clock.
+pub struct Desk {
+    pub state: State,
+    pub now: Instant,
+}
+
+pub fn ms(ms: u64) -> Duration {
+    Duration::from_millis(ms)
+}
+
+impl Desk {
+    pub fn loading() -> Self {
+        let now = Instant::now();
+        let settings = AnswerSettings { system: None, sampling: Sampling::GREEDY, max_tokens: 500, lane: None };
+        let state = State::new(settings, "/example/ortalk.log".into(), now);
+        Self { state, now }
+    }
+
+    pub fn ready() -> Self {
+        let mut desk = Self::loading();
+        desk.event(Event::EngineLoaded(snapshot()));
+        desk.event(Event::Device(sample()));
+        desk
+    }
+
+    pub fn event(&mut self, event: Event) -> Vec<Effect> {
+        update(&mut self.state, event, self.now)
+    }
+
+    pub fn key(&mut self, code: KeyCode) -> Vec<Effect> {
+        self.event(Event::Key(KeyEvent::new(code, KeyModifiers::NONE)))
+    }
+
+    pub fn ctrl(&mut self, c: char) -> Vec<Effect> {
+        self.event(Event::Key(KeyEvent::new(KeyCode::Char(c), KeyModifiers::CONTROL)))
+    }
+
+    pub fn type_text(&mut self, text: &str) {
+        for c in text.chars() {
+            self.key(KeyCode::Char(c));
+        }
+    }
+
+    pub fn send(&mut self, text: &str) -> Vec<Effect> {
+        self.type_text(text);
+        self.key(KeyCode::Enter)
+    }
+
+    pub fn wait(&mut self, milliseconds: u64) {
+        self.now += ms(milliseconds);
+    }
+
+    pub fn generation(&mut self, event: GenerationEvent) -> Vec<Effect> {
+        self.event(Event::Generation(event))
+    }
+
+    pub fn token(&mut self, text: &str) -> Vec<Effect> {
+        self.generation(GenerationEvent::Token(Token { text: text.into(), id: 7, at: self.now, lane: LaneId::Cpu }))
+    }
+
+    pub fn route(&mut self) {
+        self.generation(GenerationEvent::Routed(decision()));
+    }
+
+    pub fn prefill(&mut self, done: usize) {
+        self.generation(GenerationEvent::PrefillProgress(PrefillProgress { done, total: 1000, reused: 100 }));
+    }
+
+    pub fn finish(&mut self, reason: FinishReason) -> Vec<Effect> {
+        let latencies = self.state.answer.as_ref().unwrap().latencies().to_vec();
+        self.generation(GenerationEvent::Finished(Finished {
+            reason,
+            usage: Usage { prompt_tokens: 1000, completion_tokens: latencies.len() + 1, reused_tokens: 100 },
+            timings: Timings {
+                ttft: Some(ms(2000)),
+                prefill: ms(1800),
+                prefill_tokens: 900,
+                token_latencies: latencies,
+            },
+        }))
+    }
+
+    /// A question whose answer streams: a token every 10 ms, with one stall of 100 ms.
+    pub fn stream(&mut self) {
+        self.send("What is the capital of France, and why there?");
+        self.route();
+        self.prefill(1000);
+        self.wait(2000);
+        for (index, word) in ANSWER.split_inclusive(' ').enumerate() {
+            self.token(word);
+            self.wait(if index == 20 { 100 } else { 10 });
+        }
+    }
+}
+
+pub const ANSWER: &str = "The capital of France is Paris. Three things made it so:\n\n 1. the river crossing at the Île de la \
+    Cité, where the road from the south met the boats of the Seine,\n 2. the court that settled there,\n 3. the roads and \
+    later rails that meet in it.\n\nIn Japanese it is written パリ, and in Chinese 巴黎.";
+
+pub fn snapshot() -> EngineSnapshot {
+    let placement = |provider: &str, nodes| Some(Placement { nodes_by_provider: vec![(provider.into(), nodes)] });
+    let lane = |id, provider: &str, nodes, context_limit| LaneStatus {
+        id,
+        execution_provider: provider.into(),
+        device: None,
+        emulated: id == LaneId::Npu,
+        state: LaneState::Ready,
+        context_limit,
+        threads: (id == LaneId::Cpu).then_some(2),
+        placement: placement(provider, nodes),
+        measured: MeasuredRates::default(),
+    };
+    EngineSnapshot {
+        model: "test-model".into(),
+        architecture: "llama".into(),
+        weight_bytes: 200 << 20,
+        lanes: vec![
+            lane(LaneId::Npu, "QNNExecutionProvider", 4000, 500),
+            lane(LaneId::Cpu, "CPUExecutionProvider", 300, 8000),
+        ],
+    }
+}
+
+pub fn decision() -> RoutingDecision {
+    RoutingDecision {
+        lane: LaneId::Cpu,
+        execution_provider: "CPUExecutionProvider".into(),
+        emulated: false,
+        rule: Rule::FirstThatFits,
+        prompt_tokens: 1000,
+        answer_tokens: 500,
+        context_limit: 8000,
+        predicted_ttft: Some(ms(1900)),
+        rejected: vec![Rejection { lane: LaneId::Npu, reason: "1500 tokens, context of 500".into() }],
+    }
+}
+
+pub fn sample() -> DeviceSample {
+    DeviceSample {
+        cpu_percent: Reading::Measured(80.0),
+        cpu_mhz: Reading::Measured(2000),
+        cpu_celsius: Reading::Unavailable("no sensor".into()),
+        memory_used: Reading::Measured(3 << 29),
+        memory_total: Reading::Measured(20 << 30),
+        process_memory: Reading::Measured(300 << 20),
+        process_cpu_percent: Reading::Measured(150.0),
+        power: Reading::Unavailable("no readable sensor".into()),
+    }
+}

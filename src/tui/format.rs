@@ -1,0 +1,68 @@
+//! Numbers as they stand on the screen: with their unit, and with no more digits than were measured.
+
+use std::time::Duration;
+
+/// Milliseconds below a second, else seconds: `7.6 ms`, `41 ms`, `1.24 s`.
+pub fn duration(duration: Duration) -> String {
+    let seconds = duration.as_secs_f64();
+    match seconds {
+        s if s < 0.00995 => format!("{:.1} ms", s * 1e3),
+        s if s < 0.9995 => format!("{:.0} ms", s * 1e3),
+        s if s < 9.995 => format!("{s:.2} s"),
+        s if s < 99.95 => format!("{s:.1} s"),
+        s => format!("{s:.0} s"),
+    }
+}
+
+/// Milliseconds without the unit, for a row that names it once.
+pub fn milliseconds(duration: Duration) -> String {
+    let ms = duration.as_secs_f64() * 1e3;
+    if ms < 99.95 { format!("{ms:.1}") } else { format!("{ms:.0}") }
+}
+
+/// A rate without its unit: `8.42`, `21.4`, `128.4`, `1204`.
+pub fn rate(rate: f64) -> String {
+    match rate {
+        r if r < 9.995 => format!("{r:.2}"),
+        r if r < 999.95 => format!("{r:.1}"),
+        r => format!("{r:.0}"),
+    }
+}
+
+/// A rate where there is little room: `8.4`, `21`, `128`.
+pub fn short_rate(rate: f64) -> String {
+    if rate < 9.95 { format!("{rate:.1}") } else { format!("{rate:.0}") }
+}
+
+const KIB: f64 = 1024.0;
+
+/// `312 MiB`, `1.2 GiB`.
+pub fn bytes(bytes: u64) -> String {
+    let value = bytes as f64;
+    match value {
+        v if v < KIB => format!("{v:.0} B"),
+        v if v < KIB.powi(2) => format!("{:.0} KiB", v / KIB),
+        v if v < KIB.powi(3) => format!("{:.0} MiB", v / KIB.powi(2)),
+        v => format!("{:.1} GiB", v / KIB.powi(3)),
+    }
+}
+
+/// GiB without the unit.
+pub fn gibibytes(bytes: u64) -> String {
+    format!("{:.1}", bytes as f64 / KIB.powi(3))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn units_and_digits() {
+        let us = |us| duration(Duration::from_micros(us));
+        assert_eq!([us(7_640), us(9_960), us(41_300), us(999_600)], ["7.6 ms", "10 ms", "41 ms", "1.00 s"]);
+        assert_eq!([us(12_340_000), us(123_000_000)], ["12.3 s", "123 s"]);
+        assert_eq!([rate(8.421), rate(128.44), rate(1204.4)], ["8.42", "128.4", "1204"]);
+        assert_eq!([short_rate(8.42), short_rate(128.4)], ["8.4", "128"]);
+        assert_eq!([bytes(12), bytes(327_155_712), bytes(25_769_803_776)], ["12 B", "312 MiB", "24.0 GiB"]);
+    }
+}

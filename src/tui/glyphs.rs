@@ -1,0 +1,132 @@
+//! The one place that decides between Unicode and ASCII: every sign, rule and bar that ortalk itself draws.
+//!
+//! The conversation's own text is not translated. No emoji: terminals do not agree on their width.
+
+use std::ffi::OsStr;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Glyphs {
+    pub running: &'static str,
+    pub ready: &'static str,
+    pub chosen: &'static str,
+    pub rejected: &'static str,
+    pub stall: &'static str,
+    pub down: &'static str,
+    /// Between two facts of one line.
+    pub dot: &'static str,
+    pub ellipsis: &'static str,
+    pub prompt: &'static str,
+    /// Where the next word of an answer will stand.
+    pub caret: &'static str,
+    pub sigma: &'static str,
+    /// In place of a number that was not measured yet.
+    pub absent: &'static str,
+    pub degrees: &'static str,
+    pub horizontal: &'static str,
+    pub vertical: &'static str,
+    pub tee_down: &'static str,
+    pub tee_up: &'static str,
+    pub tee_right: &'static str,
+    /// Eighths of a cell, the lowest first.
+    pub levels: [&'static str; 8],
+    pub gauge_full: &'static str,
+    pub gauge_empty: &'static str,
+}
+
+pub const UNICODE: Glyphs = Glyphs {
+    running: "●",
+    ready: "○",
+    chosen: "✓",
+    rejected: "✗",
+    stall: "▲",
+    down: "↓",
+    dot: "·",
+    ellipsis: "…",
+    prompt: "›",
+    caret: "▌",
+    sigma: "σ",
+    absent: "—",
+    degrees: "°C",
+    horizontal: "─",
+    vertical: "│",
+    tee_down: "┬",
+    tee_up: "┴",
+    tee_right: "├",
+    levels: ["▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"],
+    gauge_full: "━",
+    gauge_empty: "─",
+};
+
+pub const ASCII: Glyphs = Glyphs {
+    running: "*",
+    ready: "o",
+    chosen: "+",
+    rejected: "x",
+    stall: "!",
+    down: "v",
+    dot: "-",
+    ellipsis: "...",
+    prompt: ">",
+    caret: "_",
+    sigma: "sd",
+    absent: "-",
+    degrees: "C",
+    horizontal: "-",
+    vertical: "|",
+    tee_down: "+",
+    tee_up: "+",
+    tee_right: "+",
+    levels: ["_", "_", ".", ":", "-", "=", "+", "#"],
+    gauge_full: "#",
+    gauge_empty: ".",
+};
+
+impl Glyphs {
+    pub fn for_environment() -> Self {
+        let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
+        if cfg!(windows) || locale_is_utf8(variable) { UNICODE } else { ASCII }
+    }
+
+    /// The bar that fills `fraction` of one cell; nothing is drawn for zero.
+    pub fn level(&self, fraction: f64) -> &'static str {
+        if fraction <= 0.0 || !fraction.is_finite() {
+            return " ";
+        }
+        let eighths = (fraction * 8.0).ceil().clamp(1.0, 8.0) as usize;
+        self.levels[eighths - 1]
+    }
+
+    pub fn rule(&self, columns: usize) -> String {
+        self.horizontal.repeat(columns)
+    }
+}
+
+/// POSIX: the first of these that is set and not empty names the character set.
+fn locale_is_utf8<V: AsRef<OsStr>>(variable: impl Fn(&str) -> Option<V>) -> bool {
+    ["LC_ALL", "LC_CTYPE", "LANG"].iter().find_map(|name| variable(name)).is_some_and(|value| {
+        let value = value.as_ref().to_string_lossy().to_ascii_lowercase();
+        value.contains("utf-8") || value.contains("utf8")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn locale(pairs: &[(&str, &'static str)]) -> bool {
+        locale_is_utf8(|name| pairs.iter().find(|(key, _)| *key == name).map(|(_, value)| *value))
+    }
+
+    #[test]
+    fn the_strongest_variable_decides() {
+        assert!(locale(&[("LANG", "C.UTF-8")]));
+        assert!(locale(&[("LC_CTYPE", "de_DE.utf8"), ("LANG", "C")]));
+        assert!(!locale(&[("LC_ALL", "C"), ("LANG", "C.UTF-8")]));
+        assert!(!locale(&[]));
+    }
+
+    #[test]
+    fn bars_grow_and_zero_is_empty() {
+        assert_eq!([0.0, 0.01, 0.5, 1.0, 2.0, f64::NAN].map(|f| UNICODE.level(f)), [" ", "▁", "▄", "█", "█", " "]);
+    }
+}

@@ -1,0 +1,144 @@
+//! Where everything stands on a screen of a given size. Pure; knows no content but the number of lines that are typed.
+//!
+//! ```text
+//! wide: title             medium: title        small: status
+//!       ------+------             strip               conversation
+//!       conv. | panels            ------              ------
+//!       ------+------             conv.               composer
+//!       composer                  ------
+//!       footer                    composer, footer
+//! ```
+
+use ratatui::layout::Rect;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mode {
+    Wide,
+    Medium,
+    Small,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Layout {
+    pub mode: Mode,
+    /// The title bar, or the status line of a small screen.
+    pub title: Rect,
+    pub strip: Rect,
+    pub top_rule: Rect,
+    pub conversation: Rect,
+    /// Between conversation and panels.
+    pub divider: Rect,
+    pub panels: Rect,
+    pub bottom_rule: Rect,
+    /// Messages that wait to be sent.
+    pub queue: Rect,
+    pub composer: Rect,
+    pub footer: Rect,
+}
+
+/// Columns left of the typed text: a space, the prompt sign, a space; and one right of it.
+pub const COMPOSER_MARGIN: u16 = 4;
+/// Columns left and right of the conversation's text together.
+const TEXT_MARGIN: u16 = 2;
+/// Longer lines are hard to read.
+const TEXT_COLUMNS: u16 = 110;
+
+impl Layout {
+    pub fn new(columns: u16, rows: u16, typed_lines: usize, queued: usize) -> Self {
+        let mode = match (columns, rows) {
+            (100.., 16..) => Mode::Wide,
+            (60.., 18..) => Mode::Medium,
+            _ => Mode::Small,
+        };
+        let roomy = mode != Mode::Small;
+        let row = |y: u16, height: u16| Rect::new(0, y, columns, height);
+
+        let title = u16::from(rows >= 3);
+        let strip = match mode {
+            Mode::Medium if rows >= 20 => 3,
+            Mode::Medium => 2,
+            _ => 0,
+        };
+        let top_rule = u16::from(roomy);
+        let footer = u16::from(roomy);
+        let bottom_rule = u16::from(rows >= 5);
+        let typed = u16::try_from(typed_lines).unwrap_or(u16::MAX);
+        let composer = typed.clamp(1, (rows / 4).clamp(1, 8)).min(rows);
+        let queue = u16::try_from(queued).unwrap_or(u16::MAX).min(if rows >= 8 { 3.min(rows / 8) } else { 0 });
+        let fixed = title + strip + top_rule + bottom_rule + queue + composer + footer;
+        let body = rows.saturating_sub(fixed);
+
+        let panels = if mode == Mode::Wide { (columns * 2 / 5).clamp(44, 60) } else { 0 };
+        let divider = u16::from(panels > 0);
+        let conversation = columns.saturating_sub(panels + divider);
+
+        let mut y = 0;
+        let mut next = |height: u16| {
+            let rect = row(y, height);
+            y += height;
+            rect
+        };
+        let (title, strip, top_rule, body) = (next(title), next(strip), next(top_rule), next(body));
+        let (bottom_rule, queue, composer, footer) = (next(bottom_rule), next(queue), next(composer), next(footer));
+        Self {
+            mode,
+            title,
+            strip,
+            top_rule,
+            conversation: Rect { width: conversation, ..body },
+            divider: Rect { x: conversation, width: divider, ..body },
+            panels: Rect { x: conversation + divider, width: panels, ..body },
+            bottom_rule,
+            queue,
+            composer,
+            footer,
+        }
+    }
+
+    /// The conversation's text without its margins.
+    pub fn text(&self) -> Rect {
+        let area = self.conversation;
+        let margin = u16::from(area.width > TEXT_MARGIN);
+        Rect { x: area.x + margin, width: area.width.saturating_sub(2 * margin).min(TEXT_COLUMNS), ..area }
+    }
+
+    /// Columns for typed text.
+    pub fn composer_columns(columns: u16) -> usize {
+        usize::from(columns.saturating_sub(COMPOSER_MARGIN).max(1))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn the_three_sizes_of_the_design() {
+        assert_eq!(Layout::new(120, 36, 1, 0).mode, Mode::Wide);
+        assert_eq!(Layout::new(80, 24, 1, 0).mode, Mode::Medium);
+        let small = Layout::new(50, 15, 1, 0);
+        assert_eq!((small.mode, small.title.height, small.conversation.height), (Mode::Small, 1, 12));
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_overlaps_or_leaves_the_screen(
+            columns in 0u16..300, rows in 0u16..100, typed in 0usize..5000, queued in 0usize..10
+        ) {
+            let l = Layout::new(columns, rows, typed, queued);
+            let parts = [l.title, l.strip, l.top_rule, l.conversation, l.divider, l.panels, l.bottom_rule, l.queue,
+                l.composer, l.footer];
+            let screen = Rect::new(0, 0, columns, rows);
+            for (i, a) in parts.iter().enumerate() {
+                prop_assert!(a.is_empty() || screen.union(*a) == screen, "{a:?} in {screen:?}");
+                for b in &parts[i + 1..] {
+                    prop_assert!(a.intersection(*b).is_empty(), "{a:?} {b:?}");
+                }
+            }
+            if rows > 0 {
+                prop_assert!(l.composer.height > 0);
+            }
+        }
+    }
+}

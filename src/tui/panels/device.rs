@@ -1,0 +1,95 @@
+//! What does it cost the machine? Load, frequency, temperature, memory and power, or why they cannot be read.
+
+use ratatui::text::{Line, Span};
+
+use crate::telemetry::Reading;
+use crate::telemetry::device::DeviceSample;
+
+use super::super::format;
+use super::super::skin::{Skin, Text, pad_left};
+use super::super::state::State;
+use super::super::text::sanitize::one_line;
+
+const BAR: usize = 10;
+
+pub fn lines(state: &State, skin: &Skin, _columns: usize) -> Vec<Text> {
+    let Some(sample) = &state.device else {
+        return ["cpu   ", "temp  ", "mem   ", "this  ", "power "]
+            .map(|label| Line::from(vec![skin.dim(label), skin.absent()]))
+            .to_vec();
+    };
+    vec![cpu(sample, skin), temperature(sample, skin), memory(sample, skin), process(sample, skin), power(sample, skin)]
+}
+
+fn cpu(sample: &DeviceSample, skin: &Skin) -> Text {
+    let mut spans = vec![skin.dim("cpu   ")];
+    match &sample.cpu_percent {
+        Reading::Measured(percent) => {
+            spans.push(skin.number(pad_left(&format!("{percent:.0}"), 4)));
+            spans.push(skin.dim(" %  "));
+            spans.extend(skin.gauge(f64::from(*percent) / 100.0, BAR));
+        }
+        Reading::Unavailable(reason) => spans.push(why(reason, skin)),
+    }
+    match &sample.cpu_mhz {
+        Reading::Measured(mhz) => {
+            spans.push(skin.number(format!("  {:.1}", *mhz as f64 / 1000.0)));
+            spans.push(skin.dim(" GHz"));
+        }
+        Reading::Unavailable(reason) => spans.extend([skin.dim("  GHz: "), why(reason, skin)]),
+    }
+    Line::from(spans)
+}
+
+fn temperature(sample: &DeviceSample, skin: &Skin) -> Text {
+    match &sample.cpu_celsius {
+        Reading::Measured(celsius) => Line::from(vec![
+            skin.dim("temp  "),
+            skin.number(pad_left(&format!("{celsius:.0}"), 4)),
+            skin.dim(format!(" {}", skin.glyphs.degrees)),
+        ]),
+        Reading::Unavailable(reason) => Line::from(vec![skin.dim("temp  "), why(reason, skin)]),
+    }
+}
+
+fn memory(sample: &DeviceSample, skin: &Skin) -> Text {
+    let mut spans = vec![skin.dim("mem   ")];
+    match (&sample.memory_used, &sample.memory_total) {
+        (Reading::Measured(used), Reading::Measured(total)) => {
+            spans.push(skin.number(pad_left(&format::gibibytes(*used), 4)));
+            spans.push(skin.dim(format!(" / {} GiB", format::gibibytes(*total))));
+        }
+        (Reading::Unavailable(reason), _) | (_, Reading::Unavailable(reason)) => spans.push(why(reason, skin)),
+    }
+    Line::from(spans)
+}
+
+fn process(sample: &DeviceSample, skin: &Skin) -> Text {
+    let mut spans = vec![skin.dim("this  ")];
+    match &sample.process_memory {
+        Reading::Measured(bytes) => spans.extend(skin.measure(&format::bytes(*bytes), 4)),
+        Reading::Unavailable(reason) => spans.push(why(reason, skin)),
+    }
+    match &sample.process_cpu_percent {
+        Reading::Measured(percent) => {
+            spans.push(skin.number(format!("   {:.1}", f64::from(*percent) / 100.0)));
+            spans.push(skin.dim(" cores busy"));
+        }
+        Reading::Unavailable(reason) => spans.extend([skin.dim("   cores: "), why(reason, skin)]),
+    }
+    Line::from(spans)
+}
+
+fn power(sample: &DeviceSample, skin: &Skin) -> Text {
+    match &sample.power {
+        Reading::Measured(watts) => {
+            Line::from(vec![skin.dim("power "), skin.number(pad_left(&format!("{watts:.1}"), 4)), skin.dim(" W")])
+        }
+        Reading::Unavailable(reason) => Line::from(vec![skin.dim("power "), why(reason, skin)]),
+    }
+}
+
+/// The reason stands where the number would be.
+fn why(reason: &str, skin: &Skin) -> Span<'static> {
+    skin.dim(one_line(reason))
+}

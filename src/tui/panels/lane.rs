@@ -1,0 +1,90 @@
+//! Which silicon? The lane that runs, its proof of placement, and what became of the other lanes.
+
+use ratatui::text::Line;
+
+use crate::engine::{LaneState, LaneStatus};
+
+use super::super::skin::{Skin, Text, pad_right};
+use super::super::state::{EngineState, State};
+use super::super::text::sanitize::one_line;
+
+/// Columns of a lane's sign and name.
+const NAME: usize = 7;
+
+pub fn rows(state: &State) -> usize {
+    let others = state.snapshot().map_or(1, |snapshot| snapshot.lanes.len().saturating_sub(1));
+    2 + others
+}
+
+pub fn lines(state: &State, skin: &Skin, _columns: usize) -> Vec<Text> {
+    let Some(snapshot) = state.snapshot() else {
+        let text = match state.engine {
+            EngineState::Failed(_) => "no lane: the engine could not start",
+            EngineState::Loading { .. } | EngineState::Ready(_) => "loading the model",
+        };
+        return vec![Line::from(vec![skin.absent(), skin.dim(format!(" {text}"))])];
+    };
+    let active = state.active_lane();
+    let mut lines = Vec::new();
+    if let Some(lane) = active {
+        let running = state.busy();
+        let (sign, style) =
+            if running { (skin.glyphs.running, skin.theme.lane) } else { (skin.glyphs.ready, skin.theme.good) };
+        let mut first = vec![skin.styled(style, pad_right(&format!("{sign} {}", lane.id), NAME))];
+        first.push(skin.plain(lane.execution_provider.clone()));
+        if lane.emulated {
+            first.push(skin.dot());
+            first.push(skin.styled(skin.theme.warning, "emulated"));
+        }
+        first.extend(lane.threads.into_iter().flat_map(|n| [skin.dot(), skin.plain(plural(n, "thread"))]));
+        lines.push(Line::from(first));
+        let mut second = vec![skin.plain(" ".repeat(NAME)), placement(lane, skin)];
+        second.extend(lane.device.iter().flat_map(|name| [skin.dot(), skin.dim(one_line(name))]));
+        lines.push(Line::from(second));
+    }
+    for lane in snapshot.lanes.iter().filter(|lane| active.is_none_or(|active| active.id != lane.id)) {
+        lines.push(other(lane, skin));
+    }
+    if snapshot.lanes.is_empty() {
+        lines.push(Line::from(vec![skin.styled(skin.theme.error, format!("{} no lane", skin.glyphs.rejected))]));
+    }
+    lines
+}
+
+fn placement(lane: &LaneStatus, skin: &Skin) -> ratatui::text::Span<'static> {
+    match &lane.placement {
+        Some(placement) => {
+            let (on, total) = (placement.nodes_on(&lane.execution_provider), placement.total());
+            let style = if on == total { skin.theme.number } else { skin.theme.warning };
+            skin.styled(style, format!("{on} of {total} nodes"))
+        }
+        None => skin.dim("nodes not reported"),
+    }
+}
+
+fn other(lane: &LaneStatus, skin: &Skin) -> Text {
+    let head = |sign: &str| pad_right(&format!("{sign} {}", lane.id), NAME);
+    let reason = match &lane.state {
+        LaneState::Ready => {
+            let mut spans = vec![skin.styled(skin.theme.good, head(skin.glyphs.ready))];
+            spans.push(skin.dim(short_provider(&lane.execution_provider)));
+            if lane.emulated {
+                spans.extend([skin.dot(), skin.styled(skin.theme.warning, "emulated")]);
+            }
+            spans.extend([skin.dot(), placement(lane, skin)]);
+            return Line::from(spans);
+        }
+        LaneState::Absent { reason } => (skin.theme.dim, reason.clone()),
+        LaneState::Failed { reason } => (skin.theme.error, format!("failed: {reason}")),
+    };
+    Line::from(vec![skin.styled(reason.0, head(skin.glyphs.rejected)), skin.dim(one_line(&reason.1))])
+}
+
+/// `QNN` for `QNNExecutionProvider`, where there is little room.
+pub fn short_provider(name: &str) -> &str {
+    name.strip_suffix("ExecutionProvider").unwrap_or(name)
+}
+
+fn plural(count: usize, noun: &str) -> String {
+    if count == 1 { format!("1 {noun}") } else { format!("{count} {noun}s") }
+}

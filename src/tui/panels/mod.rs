@@ -1,0 +1,126 @@
+//! The instrument panels, one file each, and how they share the column beside the conversation.
+//!
+//! Every panel answers one question and is a function from the state to lines; it never draws outside them.
+
+pub mod device;
+pub mod lane;
+pub mod latency;
+pub mod route;
+pub mod speed;
+
+use ratatui::layout::Rect;
+
+use super::skin::{Skin, Text};
+use super::state::State;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Panel {
+    /// Which silicon?
+    Lane,
+    /// How fast?
+    Speed,
+    /// How steady?
+    Latency,
+    /// Why there?
+    Route,
+    /// What does it cost the machine?
+    Device,
+}
+
+/// From the top down.
+pub const ALL: [Panel; 5] = [Panel::Lane, Panel::Speed, Panel::Latency, Panel::Route, Panel::Device];
+
+/// What folds away first when the screen is low.
+const FOLD: [Panel; 4] = [Panel::Device, Panel::Route, Panel::Latency, Panel::Speed];
+
+/// Rows of the latency chart that are worth a panel, and those beyond which it grows no more.
+const CHART_ROWS: (usize, usize) = (2, 7);
+
+impl Panel {
+    pub fn title(self) -> &'static str {
+        match self {
+            Self::Lane => "lane",
+            Self::Speed => "speed",
+            Self::Latency => "token latency, ms",
+            Self::Route => "route",
+            Self::Device => "device",
+        }
+    }
+
+    /// The panel's lines, at most `columns` wide. `chart_rows` is for the one that has a chart.
+    pub fn lines(self, state: &State, skin: &Skin, columns: usize, chart_rows: usize) -> Vec<Text> {
+        let lines = match self {
+            Self::Lane => lane::lines(state, skin, columns),
+            Self::Speed => speed::lines(state, skin, columns),
+            Self::Latency => latency::lines(state, skin, columns, chart_rows),
+            Self::Route => route::lines(state, skin, columns),
+            Self::Device => device::lines(state, skin, columns),
+        };
+        lines.into_iter().map(|line| skin.fit(line, columns)).collect()
+    }
+}
+
+/// One panel in the column: its heading stands in row `y`, `rows` lines follow.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Place {
+    pub panel: Panel,
+    pub y: u16,
+    pub rows: u16,
+    pub chart_rows: usize,
+}
+
+/// Rows that each panel wants besides its heading, whatever it shows now: panels that stand still are easier to read.
+fn wanted(panel: Panel, state: &State) -> usize {
+    match panel {
+        Panel::Lane => lane::rows(state),
+        Panel::Speed => 3,
+        Panel::Latency => CHART_ROWS.0 + 1,
+        Panel::Route => route::rows(state),
+        Panel::Device => 5,
+    }
+}
+
+/// Shares the column: what does not fit folds away, and what is left over makes the chart higher and then lets the
+/// panels breathe.
+pub fn arrange(state: &State, area: Rect) -> Vec<Place> {
+    let mut shown = ALL.to_vec();
+    // The column's first heading stands in the rule above it.
+    let need = |panels: &[Panel]| panels.iter().map(|p| 1 + wanted(*p, state)).sum::<usize>().saturating_sub(1);
+    let height = usize::from(area.height);
+    for panel in FOLD {
+        if need(&shown) > height {
+            shown.retain(|p| *p != panel);
+        }
+    }
+    if area.is_empty() {
+        return Vec::new();
+    }
+    let mut spare = height.saturating_sub(need(&shown));
+    let mut chart_rows = CHART_ROWS.0;
+    if shown.contains(&Panel::Latency) {
+        let more = spare.min(2);
+        chart_rows += more;
+        spare -= more;
+    }
+    // An empty row after each panel, as far as there are enough for all of them.
+    let gaps = if shown.len() > 1 && spare >= shown.len() - 1 { 1 } else { 0 };
+    spare -= gaps * shown.len().saturating_sub(1);
+    if shown.contains(&Panel::Latency) {
+        chart_rows += spare.min(CHART_ROWS.1.max(height / 4).saturating_sub(chart_rows));
+    }
+    let mut y = area.y.saturating_sub(1);
+    let mut places = Vec::new();
+    for panel in shown {
+        let rows = if panel == Panel::Latency { chart_rows + 1 } else { wanted(panel, state) };
+        let rows = u16::try_from(rows).unwrap_or(u16::MAX).min((area.bottom() - 1).saturating_sub(y));
+        places.push(Place { panel, y, rows, chart_rows });
+        y = y.saturating_add(1 + rows + gaps as u16).min(area.bottom() - 1);
+    }
+    places
+}
+
+/// The panels that have no room in the column.
+pub fn folded(state: &State, area: Rect) -> Vec<Panel> {
+    let shown = arrange(state, area);
+    ALL.into_iter().filter(|panel| !shown.iter().any(|place| place.panel == *panel)).collect()
+}

@@ -1,0 +1,167 @@
+//! Everything the screen knows. Plain data with questions that need no I/O; `update` changes it, `view` draws it.
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use crate::engine::{ChatMessage, ChatRequest, EngineSnapshot, LaneId, LaneStatus, Role, RoutingDecision, Sampling};
+use crate::telemetry::device::DeviceSample;
+
+use super::answer::Answer;
+use super::composer::Composer;
+use super::conversation::Conversation;
+use super::layout::Layout;
+use super::panels::Panel;
+
+/// Ctrl-C quits when it is pressed again within this time.
+pub const QUIT_WINDOW: Duration = Duration::from_secs(2);
+/// The router is asked when nothing was typed for this long.
+pub const PREVIEW_DELAY: Duration = Duration::from_millis(150);
+
+/// How answers are asked for.
+#[derive(Debug, Clone, PartialEq)]
+pub struct AnswerSettings {
+    pub system: Option<String>,
+    pub sampling: Sampling,
+    pub max_tokens: usize,
+    pub lane: Option<LaneId>,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub enum EngineState {
+    Loading { since: Instant },
+    Ready(EngineSnapshot),
+    Failed(String),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Overlay {
+    Help,
+    Panel(Panel),
+}
+
+#[derive(Debug, Default)]
+pub struct Preview {
+    /// When to ask.
+    pub due: Option<Instant>,
+    /// The revision that was asked about.
+    pub asked: Option<u64>,
+    pub shown: Option<Result<RoutingDecision, String>>,
+}
+
+#[derive(Debug)]
+pub struct State {
+    pub engine: EngineState,
+    pub settings: AnswerSettings,
+    pub log_file: PathBuf,
+    pub columns: u16,
+    pub rows: u16,
+    pub conversation: Conversation,
+    pub composer: Composer,
+    /// Messages that wait for the engine or for the running answer.
+    pub queue: Vec<String>,
+    /// The running answer, or the last one.
+    pub answer: Option<Answer>,
+    pub device: Option<DeviceSample>,
+    pub preview: Preview,
+    pub overlay: Option<Overlay>,
+    /// The first line of the help in view.
+    pub help_top: usize,
+    /// A short message in the footer, gone with the next key.
+    pub hint: Option<String>,
+    /// When Ctrl-C was pressed.
+    pub quit_armed: Option<Instant>,
+    /// Something on the screen is older than the state.
+    pub dirty: bool,
+}
+
+impl State {
+    pub fn new(settings: AnswerSettings, log_file: PathBuf, now: Instant) -> Self {
+        Self {
+            engine: EngineState::Loading { since: now },
+            settings,
+            log_file,
+            columns: 80,
+            rows: 24,
+            conversation: Conversation::default(),
+            composer: Composer::default(),
+            queue: Vec::new(),
+            answer: None,
+            device: None,
+            preview: Preview::default(),
+            overlay: None,
+            help_top: 0,
+            hint: None,
+            quit_armed: None,
+            dirty: true,
+        }
+    }
+
+    pub fn snapshot(&self) -> Option<&EngineSnapshot> {
+        match &self.engine {
+            EngineState::Ready(snapshot) => Some(snapshot),
+            EngineState::Loading { .. } | EngineState::Failed(_) => None,
+        }
+    }
+
+    /// An answer is on its way.
+    pub fn busy(&self) -> bool {
+        self.answer.as_ref().is_some_and(|answer| !answer.over)
+    }
+
+    /// The lane of the running or last answer; before the first, the one that the router would take.
+    pub fn active_lane(&self) -> Option<&LaneStatus> {
+        let lanes = &self.snapshot()?.lanes;
+        let previewed = || self.preview.shown.as_ref()?.as_ref().ok().map(|decision| decision.lane);
+        let id = self.answer.as_ref().and_then(|answer| answer.lane).or_else(previewed).or(self.settings.lane);
+        let ready = |lane: &&LaneStatus| lane.state == crate::engine::LaneState::Ready;
+        match id {
+            Some(id) => lanes.iter().find(|lane| lane.id == id),
+            // What is emulated is never chosen by itself.
+            None => lanes.iter().filter(ready).min_by_key(|lane| lane.emulated),
+        }
+    }
+
+    pub fn composer_columns(&self) -> usize {
+        Layout::composer_columns(self.columns)
+    }
+
+    pub fn layout(&mut self) -> Layout {
+        let typed = self.composer.lines(self.composer_columns()).len();
+        Layout::new(self.columns, self.rows, typed, self.queue.len())
+    }
+
+    /// Brings the wrapped lines up to date with the text and the size.
+    pub fn lay_out(&mut self) -> Layout {
+        let layout = self.layout();
+        let text = layout.text();
+        self.conversation.lay_out(text.width.into(), text.height.into());
+        layout
+    }
+
+    /// What would be sent to answer `message`.
+    pub fn request(&self, message: &str) -> ChatRequest {
+        let system = self.settings.system.iter().map(|text| ChatMessage::new(Role::System, text.as_str()));
+        let mut messages: Vec<ChatMessage> = system.chain(self.conversation.messages()).collect();
+        messages.push(ChatMessage::new(Role::User, message));
+        ChatRequest {
+            messages,
+            sampling: self.settings.sampling.clone(),
+            max_tokens: self.settings.max_tokens,
+            stop: Vec::new(),
+            lane: self.settings.lane,
+        }
+    }
+
+    /// When `update` wants a `Tick`, if nothing else happens before.
+    pub fn deadline(&self, now: Instant) -> Option<Instant> {
+        let loading = match self.engine {
+            EngineState::Loading { since } => {
+                let seconds = now.saturating_duration_since(since).as_secs() + 1;
+                Some(since + Duration::from_secs(seconds))
+            }
+            EngineState::Ready(_) | EngineState::Failed(_) => None,
+        };
+        let quit = self.quit_armed.map(|at| at + QUIT_WINDOW);
+        [loading, quit, self.preview.due].into_iter().flatten().min()
+    }
+}

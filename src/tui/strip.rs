@@ -1,0 +1,104 @@
+//! The panels of a screen of middling width: two or three lines under the title.
+
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+use ratatui::text::Line;
+
+use super::answer::Answer;
+use super::format;
+use super::panels::lane::short_provider;
+use super::panels::{latency, speed};
+use super::skin::{Skin, Text, width};
+use super::state::State;
+use super::text::sanitize::one_line;
+
+const LABEL: usize = 7;
+
+pub fn draw(state: &State, skin: &Skin, area: Rect, buffer: &mut Buffer) {
+    let columns = usize::from(area.width).saturating_sub(2);
+    let left = columns * 23 / 40;
+    let right = columns.saturating_sub(left);
+    let lines = [lane_and_route, speed_and_prompt, latency_and_percentiles].map(|half| half(state, skin, left, right));
+    // With two lines, the speed is left to the title bar.
+    let rows: Vec<&Text> = if area.height >= 3 { lines.iter().collect() } else { vec![&lines[0], &lines[2]] };
+    for (y, line) in (area.y..area.bottom()).zip(rows) {
+        buffer.set_line(area.x + 1, y, line, area.width.saturating_sub(1));
+    }
+}
+
+fn halves(skin: &Skin, left: Text, right: Text, columns: (usize, usize)) -> Text {
+    let left = skin.fit(left, columns.0.saturating_sub(2));
+    let gap = columns.0 - width(&left);
+    let mut spans = left.spans;
+    spans.push(skin.plain(" ".repeat(gap)));
+    spans.extend(skin.fit(right, columns.1).spans);
+    Line::from(spans)
+}
+
+fn lane_and_route(state: &State, skin: &Skin, left: usize, right: usize) -> Text {
+    let mut lane = vec![skin.dim("lane   ")];
+    match state.active_lane() {
+        Some(status) => {
+            let sign = if state.busy() { skin.glyphs.running } else { skin.glyphs.ready };
+            lane.push(skin.styled(skin.theme.lane, format!("{sign} {}", status.id)));
+            lane.push(skin.plain(format!(" {}", short_provider(&status.execution_provider))));
+            if status.emulated {
+                lane.push(skin.styled(skin.theme.warning, " emulated"));
+            }
+            if let Some(placement) = &status.placement {
+                let on = placement.nodes_on(&status.execution_provider);
+                lane.push(skin.plain(format!(" {on}/{}", placement.total())));
+                lane.push(skin.dim(" nodes"));
+            }
+        }
+        None => lane.push(skin.absent()),
+    }
+    let mut route = vec![skin.dim("route  ")];
+    match state.answer.as_ref().and_then(|answer| answer.decision.as_ref()) {
+        Some(decision) => {
+            route.push(skin.number(format!("{}+{}", decision.prompt_tokens, decision.answer_tokens)));
+            route.push(skin.dim(" tok"));
+            match decision.rejected.first() {
+                Some(rejection) => {
+                    let text = format!(", {} {} {}", skin.glyphs.rejected, rejection.lane, one_line(&rejection.reason));
+                    route.push(skin.dim(text));
+                }
+                None => route.push(skin.dim(format!(", {}", decision.rule.explain()))),
+            }
+        }
+        None => route.push(skin.absent()),
+    }
+    halves(skin, Line::from(lane), Line::from(route), (left, right))
+}
+
+fn speed_and_prompt(state: &State, skin: &Skin, left: usize, right: usize) -> Text {
+    let answer = state.answer.as_ref();
+    let mut line = vec![skin.dim("speed  ")];
+    line.push(skin.figure(answer.and_then(Answer::tokens_per_second).map(format::rate), 5));
+    line.push(skin.dim(" tok/s  "));
+    if let Some(answer) = answer {
+        let bars = speed::sparkline(answer, skin, left.saturating_sub(LABEL + 15));
+        line.push(skin.styled(skin.theme.chart, bars));
+    }
+    let mut prompt = vec![skin.dim("prompt ")];
+    prompt.extend(speed::prompt_line(answer, skin, right.saturating_sub(LABEL)).spans);
+    halves(skin, Line::from(line), Line::from(prompt), (left, right))
+}
+
+fn latency_and_percentiles(state: &State, skin: &Skin, left: usize, right: usize) -> Text {
+    let latencies = state.answer.as_ref().map_or(&[][..], Answer::latencies);
+    let window = latency::newest(latencies, left.saturating_sub(LABEL + 2));
+    let stalled = latency::stalls(window);
+    let scale = latency::scale(window, &stalled);
+    let mut line = vec![skin.dim("token  ")];
+    if window.is_empty() {
+        line.push(skin.absent());
+    }
+    for (latency, stall) in window.iter().zip(&stalled) {
+        line.push(match stall {
+            true => skin.styled(skin.theme.stall, skin.glyphs.stall),
+            false => skin.styled(skin.theme.chart, skin.glyphs.level(latency.as_secs_f64() * 1e3 / scale)),
+        });
+    }
+    halves(skin, Line::from(line), latency::summary_line(latencies, skin, &["p50", "p95", "sd"]), (left, right))
+}

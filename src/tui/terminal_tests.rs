@@ -1,0 +1,98 @@
+//! The bytes of frames, read back by a terminal emulator, are the buffer that was drawn.
+
+use std::num::NonZero;
+
+use ratatui::buffer::Buffer;
+
+use super::super::event::Event;
+use super::super::fixtures::Desk;
+use super::super::skin::test_skin;
+use super::super::view;
+use super::*;
+
+struct Emulator {
+    painter: Painter,
+    parser: vt100::Parser,
+}
+
+impl Emulator {
+    fn new(columns: u16, rows: u16) -> Self {
+        let (rows_, columns_) = (NonZero::new(rows).unwrap(), NonZero::new(columns).unwrap());
+        Self { painter: Painter::new(columns, rows).unwrap(), parser: vt100::Parser::new(rows_, columns_, 0) }
+    }
+
+    /// Draws a frame and compares the emulator's screen with it. Returns how many bytes it took.
+    fn check(&mut self, desk: &mut Desk) -> usize {
+        let mut drawn = Buffer::default();
+        let bytes = self
+            .painter
+            .frame(|frame| {
+                view::draw(&mut desk.state, &test_skin(), desk.now, frame);
+                drawn = frame.buffer_mut().clone();
+            })
+            .unwrap();
+        assert!(bytes.starts_with(b"\x1b[?2026h") && bytes.ends_with(b"\x1b[?2026l"));
+        self.parser.process(&bytes);
+        let screen = self.parser.screen();
+        for y in 0..drawn.area.height {
+            let mut x = 0;
+            while x < drawn.area.width {
+                let symbol = drawn[(x, y)].symbol();
+                let cell = screen.cell(y, x).unwrap();
+                let shown = if cell.has_contents() { cell.contents() } else { " " };
+                assert_eq!(shown, symbol, "row {y} column {x}:\n{}", screen.contents());
+                x += super::super::text::width(symbol).max(1) as u16;
+            }
+        }
+        bytes.len()
+    }
+}
+
+#[test]
+fn the_bytes_of_a_stream_are_the_buffer() {
+    let mut desk = Desk::ready();
+    let mut emulator = Emulator::new(80, 24);
+    emulator.check(&mut desk);
+    desk.send("カタカナ and \x1b[31m, please");
+    desk.route();
+    for index in 0..120 {
+        desk.token(["日本語", " word", "\n", " é", " 👍🏽", "\x1b]0;x\x07"][index % 6]);
+        desk.wait(10);
+        emulator.check(&mut desk);
+    }
+    desk.key(crossterm::event::KeyCode::PageUp);
+    emulator.check(&mut desk);
+}
+
+#[test]
+fn a_new_size_draws_everything() {
+    let mut desk = Desk::ready();
+    desk.stream();
+    let mut emulator = Emulator::new(120, 36);
+    emulator.check(&mut desk);
+    for (columns, rows) in [(50, 15), (100, 30), (20, 5), (80, 24)] {
+        emulator.painter.resize(columns, rows);
+        let (rows_, columns_) = (NonZero::new(rows).unwrap(), NonZero::new(columns).unwrap());
+        emulator.parser.screen_mut().set_size(rows_, columns_);
+        desk.event(Event::Resize { columns, rows });
+        emulator.check(&mut desk);
+    }
+}
+
+/// A token that opens no new line costs a few dozen bytes, not a screen.
+#[test]
+fn a_token_costs_little() {
+    let mut desk = Desk::ready();
+    desk.send("question");
+    desk.route();
+    desk.token("a");
+    let mut emulator = Emulator::new(80, 24);
+    emulator.check(&mut desk);
+    desk.wait(10);
+    desk.token("b");
+    emulator.check(&mut desk);
+    desk.wait(10);
+    desk.token("c");
+    let bytes = emulator.check(&mut desk);
+    assert!(bytes < 400, "{bytes}");
+}

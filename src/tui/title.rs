@@ -1,0 +1,102 @@
+//! The title bar: model and conversation at the left, lane, speed, first token and context at the right. On a small
+//! screen the right side alone, as a status line.
+
+use ratatui::text::Line;
+
+use crate::telemetry::latency::summarize;
+
+use super::answer::Answer;
+use super::format;
+use super::skin::{Skin, Text, pad_left};
+use super::state::{EngineState, State};
+use super::text::truncate;
+
+pub fn line(state: &State, skin: &Skin, columns: usize) -> Text {
+    let mut left = vec![skin.styled(skin.theme.accent, " ortalk")];
+    if let Some(snapshot) = state.snapshot() {
+        left.push(skin.styled(skin.theme.strong, format!("  {}", snapshot.model)));
+    }
+    if let Some(title) = state.conversation.title() {
+        left.push(skin.dot());
+        left.push(skin.dim(truncate(&title, 40, skin.glyphs.ellipsis)));
+    }
+    let gap = if columns >= 100 { "   " } else { "  " };
+    let right = figures(state, skin, gap, columns.saturating_sub(24), true);
+    skin.spread(Line::from(left), right, columns)
+}
+
+/// The whole line of a small screen.
+pub fn status(state: &State, skin: &Skin, columns: usize) -> Text {
+    let mut spans = vec![skin.plain(" ")];
+    spans.extend(figures(state, skin, &format!(" {} ", skin.glyphs.dot), columns.saturating_sub(1), false).spans);
+    skin.fit(Line::from(spans), columns)
+}
+
+/// Lane, speed, first token, context; the last ones are left out where there is no room.
+fn figures(state: &State, skin: &Skin, gap: &str, columns: usize, labels: bool) -> Text {
+    let mut parts: Vec<Text> = vec![Line::from(lane(state, skin))];
+    if state.snapshot().is_some() {
+        let answer = state.answer.as_ref();
+        let speed = answer.and_then(Answer::tokens_per_second).map(format::short_rate);
+        let speed = [skin.figure(speed, 4), skin.dim(" tok/s")];
+        if labels {
+            parts.push(Line::from(speed.to_vec()));
+        } else if let Some(lane) = parts.first_mut() {
+            lane.spans.extend(speed);
+        }
+        let ttft = answer.and_then(Answer::ttft).map(format::duration);
+        let mut first = Vec::new();
+        if labels {
+            first.push(skin.dim("TTFT "));
+        }
+        first.push(skin.figure(ttft, 6));
+        parts.push(Line::from(first));
+        if !labels && let Some(summary) = answer.and_then(|answer| summarize(answer.latencies())) {
+            parts.push(Line::from(vec![skin.dim("p95 "), skin.number(format::duration(summary.p95))]));
+        }
+        let context = answer.and_then(Answer::context);
+        let limit = context.map(|(_, limit)| limit).or(state.active_lane().map(|lane| lane.context_limit));
+        if let Some(limit) = limit {
+            let used = context.map_or(0, |(used, _)| used);
+            let limit = limit.to_string();
+            let used = pad_left(&used.to_string(), if labels { limit.len() } else { 0 });
+            parts.push(Line::from(vec![skin.number(used), skin.dim(format!("/{limit}"))]));
+        }
+    }
+    let mut out: Vec<ratatui::text::Span<'static>> = Vec::new();
+    let mut used = 0;
+    for part in parts {
+        let gap_width = if out.is_empty() { 0 } else { super::text::width(gap) };
+        let part_width = super::skin::width(&part);
+        if used + gap_width + part_width > columns && !out.is_empty() {
+            break;
+        }
+        if gap_width > 0 {
+            out.push(skin.dim(gap));
+        }
+        used += gap_width + part_width;
+        out.extend(part.spans);
+    }
+    if labels {
+        out.push(skin.plain(" "));
+    }
+    Line::from(out)
+}
+
+fn lane(state: &State, skin: &Skin) -> Vec<ratatui::text::Span<'static>> {
+    let sign = &skin.glyphs;
+    match (&state.engine, state.active_lane()) {
+        (EngineState::Loading { .. }, _) => vec![skin.dim(format!("{} loading", sign.ready))],
+        (EngineState::Failed(_), _) => vec![skin.styled(skin.theme.error, format!("{} no engine", sign.rejected))],
+        (EngineState::Ready(_), None) => vec![skin.styled(skin.theme.error, format!("{} no lane", sign.rejected))],
+        (EngineState::Ready(_), Some(lane)) => {
+            let (mark, style) =
+                if state.busy() { (sign.running, skin.theme.lane) } else { (sign.ready, skin.theme.good) };
+            let mut spans = vec![skin.styled(style, format!("{mark} {}", lane.id))];
+            if lane.emulated {
+                spans.push(skin.styled(skin.theme.warning, " emulated"));
+            }
+            spans
+        }
+    }
+}

@@ -1,0 +1,159 @@
+//! Draws the conversation: the rows in view, and what stands there before the first message.
+
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+use ratatui::text::{Line, Span};
+
+use crate::engine::EngineSnapshot;
+
+use super::answer::Phase;
+use super::conversation::{AnswerHeader, Kind, Level, Row};
+use super::format;
+use super::layout::{Layout, Mode};
+use super::panels;
+use super::skin::{Skin, Text, width};
+use super::state::{EngineState, State};
+use super::text::sanitize::one_line;
+
+pub fn draw(state: &State, skin: &Skin, area: Rect, seconds_loading: u64, buffer: &mut Buffer) {
+    if area.is_empty() {
+        return;
+    }
+    if state.conversation.is_empty() {
+        let wide = Layout::new(state.columns, state.rows, 1, 0).mode == Mode::Wide;
+        let lines = opening(state, skin, seconds_loading, area.width.into(), wide);
+        return draw_centred(&lines, skin, area, buffer);
+    }
+    let rows = state.conversation.visible();
+    for (index, (number, row)) in rows.iter().enumerate() {
+        let y = area.y + index as u16;
+        let block = &state.conversation.blocks()[*number];
+        let line = match (&block.kind, *row) {
+            (_, Row::Gap) => continue,
+            (Kind::User, Row::Header) => Line::from(skin.styled(skin.theme.user, "You")),
+            (Kind::Answer(header), Row::Header) => header_line(state, header, skin, area.width.into()),
+            (Kind::Answer(AnswerHeader { ending: Some((level, text)), .. }), Row::Ending(line)) => {
+                notice_line(*level, &text[line.start..line.end], line.start == 0, line.indent, skin)
+            }
+            (Kind::Notice(level), Row::Text(line)) => {
+                notice_line(*level, &block.shown()[line.start..line.end], line.start == 0, line.indent, skin)
+            }
+            (Kind::Answer(header), Row::Text(line)) => {
+                let mut spans = vec![text_span(block.shown(), line, skin)];
+                if header.running && line.end == block.shown().len() {
+                    spans.push(skin.styled(skin.theme.accent, skin.glyphs.caret));
+                }
+                Line::from(spans)
+            }
+            (Kind::User, Row::Text(line)) => Line::from(text_span(block.shown(), line, skin)),
+            (_, Row::Header | Row::Ending(_)) => continue,
+        };
+        buffer.set_line(area.x, y, &line, area.width);
+    }
+}
+
+fn text_span(shown: &str, line: super::text::wrap::Line, skin: &Skin) -> Span<'static> {
+    skin.plain(format!("{}{}", " ".repeat(line.indent), &shown[line.start..line.end]))
+}
+
+/// `smollm2 · cpu` and, once measured, `41 ms · 128 tok/s`.
+fn header_line(state: &State, header: &AnswerHeader, skin: &Skin, columns: usize) -> Text {
+    let model = if header.model.is_empty() { "model" } else { &header.model };
+    let mut left = vec![skin.styled(skin.theme.strong, model.to_string())];
+    if let Some(lane) = header.lane {
+        left.extend([skin.dot(), skin.dim(lane.name())]);
+    }
+    if header.emulated {
+        left.extend([skin.dim(" "), skin.styled(skin.theme.warning, "emulated")]);
+    }
+    let mut right: Vec<Span<'static>> = Vec::new();
+    if header.running {
+        right.extend(progress(state, skin));
+    } else {
+        right.extend(header.ttft.map(|ttft| skin.dim(format!("TTFT {}", format::duration(ttft)))));
+        if let Some(speed) = header.tokens_per_second {
+            if !right.is_empty() {
+                right.push(skin.dot());
+            }
+            right.push(skin.dim(format!("{} tok/s", format::short_rate(speed))));
+        }
+    }
+    // In a narrow column the speed is enough.
+    if columns < 60 && right.len() > 1 {
+        right.drain(..right.len() - 1);
+    }
+    skin.spread(Line::from(left), Line::from(right), columns)
+}
+
+/// What a running answer does before its first token.
+fn progress(state: &State, skin: &Skin) -> Option<Span<'static>> {
+    let answer = state.answer.as_ref()?;
+    match (answer.phase(), answer.prefill) {
+        (Phase::Waiting, _) => Some(skin.dim("waiting")),
+        (Phase::Prefill, Some(progress)) => Some(skin.dim(format!("prefill {}/{}", progress.done, progress.total))),
+        _ => None,
+    }
+}
+
+fn notice_line(level: Level, text: &str, first: bool, indent: usize, skin: &Skin) -> Text {
+    let (sign, style) = match level {
+        Level::Info => (skin.glyphs.dot, skin.theme.dim),
+        Level::Warning => (skin.glyphs.stall, skin.theme.warning),
+        Level::Error => (skin.glyphs.rejected, skin.theme.error),
+    };
+    // Only the first line is loud: a long error must stay readable.
+    let body = if level == Level::Error && !first { skin.theme.text } else { style };
+    let lead = if first { format!("{sign} ") } else { "  ".to_string() };
+    let text = format!("{}{text}", " ".repeat(indent));
+    Line::from(vec![skin.styled(style, lead), skin.styled(body, text)])
+}
+
+/// What stands in the empty conversation.
+fn opening(state: &State, skin: &Skin, seconds_loading: u64, columns: usize, wide: bool) -> Vec<Text> {
+    let blank = Line::default;
+    match &state.engine {
+        EngineState::Loading { .. } => vec![
+            Line::from(vec![
+                skin.styled(skin.theme.strong, "loading the model"),
+                skin.dot(),
+                skin.dim(format!("{seconds_loading} s")),
+            ]),
+            blank(),
+            Line::from(skin.dim("You can type already; what you send waits for it.")),
+        ],
+        EngineState::Failed(_) => vec![Line::from(skin.styled(skin.theme.error, "the engine could not start"))],
+        EngineState::Ready(snapshot) => {
+            let mut lines = vec![model_line(snapshot, skin), blank()];
+            // Where there is a panel for the lanes, they are shown there and nowhere else.
+            if !wide {
+                let room = columns.saturating_sub(2);
+                lines.extend(panels::lane::lines(state, skin, room).into_iter().map(|line| skin.fit(line, room)));
+                lines.push(blank());
+            }
+            lines.push(Line::from(skin.dim("Ask something; it stays on this machine.")));
+            lines
+        }
+    }
+}
+
+fn model_line(snapshot: &EngineSnapshot, skin: &Skin) -> Text {
+    let mut spans = vec![skin.styled(skin.theme.strong, one_line(&snapshot.model))];
+    if !snapshot.architecture.is_empty() {
+        spans.extend([skin.dot(), skin.dim(one_line(&snapshot.architecture))]);
+    }
+    if snapshot.weight_bytes > 0 {
+        spans.extend([skin.dot(), skin.dim(format!("{} of weights", format::bytes(snapshot.weight_bytes)))]);
+    }
+    Line::from(spans)
+}
+
+/// Lines of one left edge, in the middle of the area, a little above it.
+fn draw_centred(lines: &[Text], skin: &Skin, area: Rect, buffer: &mut Buffer) {
+    let widest = lines.iter().map(width).max().unwrap_or(0).min(area.width.into());
+    let x = area.x + (area.width - widest as u16) / 2;
+    let y = area.y + area.height.saturating_sub(lines.len() as u16) * 2 / 5;
+    for (row, line) in (y..area.bottom()).zip(lines) {
+        let room = area.right() - x;
+        buffer.set_line(x, row, &skin.fit(line.clone(), room.into()), room);
+    }
+}

@@ -1,0 +1,141 @@
+//! What the engine's reports do to the state: loading, the events of an answer, previews, samples of the machine.
+
+use std::time::Instant;
+
+use crate::engine::{FinishReason, GenerationEvent, Usage};
+
+use super::conversation::{Kind, Level};
+use super::event::{Effect, Event};
+use super::state::{EngineState, State};
+use super::update::{return_queue, submit};
+
+pub fn on_event(state: &mut State, event: Event, now: Instant, effects: &mut Vec<Effect>) {
+    state.dirty = true;
+    match event {
+        Event::EngineLoaded(snapshot) => {
+            state.engine = EngineState::Ready(snapshot);
+            state.preview.due = Some(now);
+            send_next(state, now, effects);
+        }
+        Event::EngineFailed(error) => {
+            state.conversation.add(Kind::Notice(Level::Error), &format!("The engine could not start.\n{error}"));
+            let log = format!("What the libraries reported is in {}", state.log_file.display());
+            state.conversation.add(Kind::Notice(Level::Info), &log);
+            state.engine = EngineState::Failed(error);
+            return_queue(state, now);
+            // The beginning of a long error says what is wrong.
+            state.lay_out();
+            state.conversation.scroll_to(0);
+        }
+        Event::Snapshot(snapshot) => {
+            if let EngineState::Ready(current) = &mut state.engine {
+                *current = snapshot;
+            }
+        }
+        Event::Generation(event) => on_generation(state, event, now, effects),
+        Event::GenerationLost => {
+            if state.busy() {
+                close_answer(state, Some((Level::Error, "error: the lane ended without a word".to_string())));
+                after_answer(state, false, now, effects);
+            }
+        }
+        Event::Previewed { revision, result } => {
+            state.preview.asked = None;
+            if revision == state.composer.revision() && !state.composer.is_empty() {
+                state.preview.shown = Some(result);
+            } else if state.preview.due.is_none() && !state.composer.is_empty() {
+                state.preview.due = Some(now);
+            }
+        }
+        Event::Device(sample) => state.device = Some(sample),
+        Event::Key(_) | Event::Paste(_) | Event::Resize { .. } | Event::Tick | Event::Signal(_) | Event::InputLost => {}
+    }
+}
+
+fn on_generation(state: &mut State, event: GenerationEvent, now: Instant, effects: &mut Vec<Effect>) {
+    let Some(answer) = state.answer.as_mut().filter(|answer| !answer.over) else { return };
+    let block = answer.block;
+    answer.note(&event);
+    match event {
+        GenerationEvent::Routed(decision) => {
+            if let Some(header) = state.conversation.header_mut(block) {
+                header.lane = Some(decision.lane);
+                header.emulated = decision.emulated;
+            }
+        }
+        GenerationEvent::ContextTrimmed(trim) => {
+            let messages = if trim.dropped_messages == 1 { "message was" } else { "messages were" };
+            let text = format!(
+                "The oldest {} {messages} left out of the prompt: {} tokens became {}, the context holds {}.",
+                trim.dropped_messages, trim.tokens_before, trim.tokens_after, trim.context_limit
+            );
+            answer.block += 1;
+            state.conversation.notice_above(block, Level::Warning, &text);
+        }
+        GenerationEvent::PrefillProgress(_) => {}
+        GenerationEvent::Token(token) => state.conversation.append(block, &token.text),
+        GenerationEvent::TrailingText(text) => state.conversation.append(block, &text),
+        GenerationEvent::LaneChanged { from, to, reason } => {
+            if let Some(header) = state.conversation.header_mut(block) {
+                header.lane = Some(to);
+            }
+            let text =
+                format!("After {} tokens the answer went on in the {to} lane, not {from}: {reason}", answer.tokens);
+            answer.block += 1;
+            state.conversation.notice_above(block, Level::Warning, &text);
+            effects.push(Effect::RefreshSnapshot);
+        }
+        GenerationEvent::Finished(finished) => {
+            let failed = matches!(finished.reason, FinishReason::Error(_));
+            close_answer(state, ending(&finished.reason, finished.usage));
+            after_answer(state, !failed, now, effects);
+        }
+    }
+}
+
+/// How an answer ended, where that was not the model's own end.
+fn ending(reason: &FinishReason, usage: Usage) -> Option<(Level, String)> {
+    match reason {
+        FinishReason::Stop => None,
+        FinishReason::Length => {
+            let text = format!("length: cut off after {} tokens, it may not be complete", usage.completion_tokens);
+            Some((Level::Warning, text))
+        }
+        FinishReason::Cancelled => Some((Level::Warning, "cancelled".to_string())),
+        FinishReason::Error(message) => {
+            Some((Level::Error, format!("error: {}", super::text::sanitize::sanitize(message))))
+        }
+    }
+}
+
+/// Marks the running answer as over and writes its measured numbers into its header.
+pub fn close_answer(state: &mut State, ending: Option<(Level, String)>) {
+    let Some(answer) = state.answer.as_mut() else { return };
+    answer.over = true;
+    let speed = answer.tokens_per_second();
+    if let Some(header) = state.conversation.header_mut(answer.block) {
+        header.running = false;
+        header.ttft = answer.ttft();
+        header.tokens_per_second = speed;
+        header.ending = ending;
+    }
+}
+
+fn after_answer(state: &mut State, go_on: bool, now: Instant, effects: &mut Vec<Effect>) {
+    effects.push(Effect::RefreshSnapshot);
+    if go_on {
+        send_next(state, now, effects);
+    } else {
+        return_queue(state, now);
+    }
+    if !state.composer.is_empty() {
+        state.preview.due = Some(now);
+    }
+}
+
+fn send_next(state: &mut State, now: Instant, effects: &mut Vec<Effect>) {
+    if !state.queue.is_empty() {
+        let message = state.queue.remove(0);
+        submit(state, &message, now, effects);
+    }
+}

@@ -1,0 +1,191 @@
+//! Puts the screen together. Draws from the state alone; only caches of wrapped lines change in it.
+
+use std::time::Instant;
+
+use ratatui::Frame;
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+use ratatui::text::Line;
+
+use super::layout::{Layout, Mode};
+use super::panels::{self, Panel};
+use super::skin::{Skin, Text, width};
+use super::state::{EngineState, Overlay, State};
+use super::{composer_view, help, strip, title, transcript};
+
+pub fn draw(state: &mut State, skin: &Skin, now: Instant, frame: &mut Frame<'_>) {
+    let area = frame.area();
+    (state.columns, state.rows) = (area.width, area.height);
+    let layout = state.lay_out();
+    let buffer = frame.buffer_mut();
+    buffer.set_style(area, skin.theme.text);
+    draw_title(state, skin, &layout, buffer);
+    strip::draw(state, skin, layout.strip, buffer);
+    draw_rules(state, skin, &layout, buffer);
+    draw_panels(state, skin, &layout, buffer);
+    let seconds = match state.engine {
+        EngineState::Loading { since } => now.saturating_duration_since(since).as_secs(),
+        EngineState::Ready(_) | EngineState::Failed(_) => 0,
+    };
+    match state.overlay {
+        None => transcript::draw(state, skin, layout.text(), seconds, buffer),
+        Some(overlay) => draw_overlay(state, skin, overlay, &layout, seconds, buffer),
+    }
+    composer_view::draw_queue(state, skin, layout.queue, buffer);
+    let cursor = composer_view::draw(state, skin, layout.composer, buffer);
+    if !layout.footer.is_empty() {
+        let line = composer_view::footer(state, skin, &layout, layout.footer.width.into());
+        buffer.set_line(layout.footer.x, layout.footer.y, &line, layout.footer.width);
+    }
+    if let Some(cursor) = cursor {
+        frame.set_cursor_position(cursor);
+    }
+}
+
+fn draw_title(state: &State, skin: &Skin, layout: &Layout, buffer: &mut Buffer) {
+    let area = layout.title;
+    if area.is_empty() {
+        return;
+    }
+    let columns = usize::from(area.width);
+    let line = match layout.mode {
+        Mode::Wide | Mode::Medium => title::line(state, skin, columns),
+        // Without a footer, this is where something is said.
+        Mode::Small => match composer_view::message(state, skin) {
+            Some(message) => skin.fit(message, columns),
+            None => title::status(state, skin, columns),
+        },
+    };
+    buffer.set_line(area.x, area.y, &line, area.width);
+}
+
+/// The thin lines: above and below the conversation, and between it and the panels.
+fn draw_rules(state: &State, skin: &Skin, layout: &Layout, buffer: &mut Buffer) {
+    let style = skin.theme.border;
+    for rule in [layout.top_rule, layout.bottom_rule] {
+        buffer.set_stringn(rule.x, rule.y, skin.glyphs.rule(rule.width.into()), rule.area() as usize, style);
+    }
+    let divider = if state.overlay == Some(Overlay::Help) { Rect::ZERO } else { layout.divider };
+    for y in divider.top()..divider.bottom() {
+        buffer.set_stringn(divider.x, y, skin.glyphs.vertical, divider.width.into(), style);
+    }
+    if !divider.is_empty() {
+        buffer.set_stringn(divider.x, layout.top_rule.y, skin.glyphs.tee_down, 1, style);
+        buffer.set_stringn(divider.x, layout.bottom_rule.y, skin.glyphs.tee_up, 1, style);
+    }
+    let marker = match state.overlay {
+        Some(Overlay::Help) => help_marker(state, skin, layout),
+        Some(Overlay::Panel(_)) | None => marker(state, skin),
+    };
+    if let Some(marker) = marker {
+        let rule = layout.bottom_rule;
+        let room = layout.conversation.width.min(rule.width);
+        let marker = skin.fit(marker, room.into());
+        let x = rule.x + (room - width(&marker) as u16) / 2;
+        if !rule.is_empty() {
+            buffer.set_line(x, rule.y, &marker, room);
+        }
+    }
+}
+
+fn help_marker(state: &State, skin: &Skin, layout: &Layout) -> Option<Text> {
+    let area = help_area(layout);
+    let below = help::lines(skin, area.width.into()).len().saturating_sub(state.help_top + usize::from(area.height));
+    let text = format!(" {} {below} more, PgDn ", skin.glyphs.down);
+    (below > 0).then(|| Line::from(skin.styled(skin.theme.accent, text)))
+}
+
+/// The help covers the panels too.
+fn help_area(layout: &Layout) -> Rect {
+    let text = layout.text();
+    let body = layout.conversation.width + layout.divider.width + layout.panels.width;
+    Rect { width: body.saturating_sub(text.x * 2), ..text }
+}
+
+/// Says that there is text below the view.
+fn marker(state: &State, skin: &Skin) -> Option<Text> {
+    let (below, new) = state.conversation.rows_below();
+    let (count, word) = if new > 0 { (new, " new") } else { (below, "") };
+    let lines = if count == 1 { "line" } else { "lines" };
+    let text = format!(" {} {count}{word} {lines}, End to follow ", skin.glyphs.down);
+    (below > 0).then(|| Line::from(skin.styled(skin.theme.accent, text)))
+}
+
+fn draw_panels(state: &State, skin: &Skin, layout: &Layout, buffer: &mut Buffer) {
+    let column = layout.panels;
+    if column.is_empty() || state.overlay == Some(Overlay::Help) {
+        return;
+    }
+    let columns = usize::from(column.width).saturating_sub(2);
+    for place in panels::arrange(state, column) {
+        let tee = if place.y < column.y { skin.glyphs.tee_down } else { skin.glyphs.tee_right };
+        buffer.set_stringn(layout.divider.x, place.y, tee, 1, skin.theme.border);
+        let area = Rect { y: place.y, height: 1, ..column };
+        buffer.set_line(area.x, area.y, &heading(state, skin, place.panel, area.width.into()), area.width);
+        let lines = place.panel.lines(state, skin, columns, place.chart_rows);
+        for (y, line) in (place.y + 1..).take(place.rows.into()).zip(&lines) {
+            buffer.set_line(column.x + 1, y, line, columns as u16);
+        }
+    }
+}
+
+/// `─ speed ─────────`, and what the panel has to explain at the right.
+fn heading(state: &State, skin: &Skin, panel: Panel, columns: usize) -> Text {
+    let border = |count: usize| skin.styled(skin.theme.border, skin.glyphs.rule(count));
+    let title = skin.styled(skin.theme.accent, format!(" {} ", panel.title()));
+    let mut left = vec![border(1), title];
+    let mut right = Vec::new();
+    if panel == Panel::Latency
+        && let Some(legend) = panels::latency::legend(state, skin, columns.saturating_sub(2))
+    {
+        right.push(skin.plain(" "));
+        right.extend(legend.spans);
+        right.push(skin.plain(" "));
+        right.push(border(1));
+    }
+    let used = width(&Line::from(left.clone())) + width(&Line::from(right.clone()));
+    left.push(border(columns.saturating_sub(used)));
+    left.extend(right);
+    Line::from(left)
+}
+
+/// Help and single panels cover the conversation, and nothing else.
+fn draw_overlay(state: &mut State, skin: &Skin, overlay: Overlay, layout: &Layout, seconds: u64, buffer: &mut Buffer) {
+    let area = if overlay == Overlay::Help { help_area(layout) } else { layout.text() };
+    if area.is_empty() {
+        return;
+    }
+    let columns = usize::from(area.width);
+    match overlay {
+        Overlay::Help => {
+            let lines = help::lines(skin, columns);
+            let last = lines.len().saturating_sub(area.height.into());
+            state.help_top = state.help_top.min(last);
+            for (y, line) in (area.y..area.bottom()).zip(&lines[state.help_top..]) {
+                buffer.set_line(area.x, y, line, area.width);
+            }
+        }
+        Overlay::Panel(panel) => {
+            let height = usize::from(area.height);
+            let lines = panel.lines(state, skin, columns, height.saturating_sub(4).clamp(1, 8));
+            let shown = (lines.len() + 2).min(height) as u16;
+            let top = Rect { height: shown, ..layout.conversation };
+            let below = Rect { y: area.y + shown, height: area.height - shown, ..area };
+            // The conversation goes on below the panel.
+            state.conversation.lay_out(columns, below.height.into());
+            transcript::draw(state, skin, below, seconds, buffer);
+            buffer.set_line(top.x, top.y, &heading(state, skin, panel, top.width.into()), top.width);
+            for (y, line) in (top.y + 1..top.bottom()).zip(&lines) {
+                buffer.set_line(area.x, y, line, area.width);
+            }
+            if shown > 1 {
+                let rule = skin.glyphs.rule(top.width.into());
+                buffer.set_stringn(top.x, top.bottom() - 1, rule, top.width.into(), skin.theme.border);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "view_tests.rs"]
+pub mod tests;

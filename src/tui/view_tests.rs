@@ -1,0 +1,218 @@
+//! Every screen at three sizes, as text; and all sizes without a panic.
+
+use insta::assert_snapshot;
+use ratatui::Terminal;
+use ratatui::backend::TestBackend;
+use ratatui::buffer::Buffer;
+
+use super::super::event::Event;
+use super::super::fixtures::Desk;
+use super::super::glyphs;
+use super::super::skin::test_skin;
+use super::super::theme::Theme;
+use super::*;
+use crate::engine::FinishReason;
+use crossterm::event::KeyCode;
+
+pub fn render(desk: &mut Desk, columns: u16, rows: u16) -> Buffer {
+    render_with(&test_skin(), desk, columns, rows)
+}
+
+fn render_with(skin: &Skin, desk: &mut Desk, columns: u16, rows: u16) -> Buffer {
+    let mut terminal = Terminal::new(TestBackend::new(columns, rows)).unwrap();
+    terminal.draw(|frame| draw(&mut desk.state, skin, desk.now, frame)).unwrap();
+    terminal.backend().buffer().clone()
+}
+
+fn text(buffer: &Buffer) -> String {
+    let row = |y| {
+        let mut skip = 0;
+        let mut line = String::new();
+        for x in 0..buffer.area.width {
+            if skip == 0 {
+                let symbol = buffer[(x, y)].symbol();
+                skip = super::super::text::width(symbol).saturating_sub(1);
+                line.push_str(symbol);
+            } else {
+                skip -= 1;
+            }
+        }
+        line.trim_end().to_string()
+    };
+    (0..buffer.area.height).map(row).collect::<Vec<_>>().join("\n")
+}
+
+fn screens(name: &str, make: impl Fn() -> Desk) {
+    for (columns, rows) in [(120, 36), (80, 24), (50, 15)] {
+        let mut desk = make();
+        desk.event(Event::Resize { columns, rows });
+        assert_snapshot!(format!("{name}_{columns}x{rows}"), text(&render(&mut desk, columns, rows)));
+    }
+}
+
+#[test]
+fn loading() {
+    screens("loading", || {
+        let mut desk = Desk::loading();
+        desk.wait(2500);
+        desk
+    });
+}
+
+#[test]
+fn ready() {
+    screens("ready", || {
+        let mut desk = Desk::ready();
+        desk.type_text("What is the capital of France?");
+        desk.state.preview.shown = Some(Ok(super::super::fixtures::decision()));
+        desk
+    });
+}
+
+#[test]
+fn prefilling() {
+    screens("prefilling", || {
+        let mut desk = Desk::ready();
+        desk.send("What is the capital of France, and why there?");
+        desk.route();
+        desk.prefill(500);
+        desk.send("And of Italy?");
+        desk
+    });
+}
+
+#[test]
+fn streaming() {
+    screens("streaming", || {
+        let mut desk = Desk::ready();
+        desk.stream();
+        desk
+    });
+}
+
+#[test]
+fn finished() {
+    screens("finished", || {
+        let mut desk = Desk::ready();
+        desk.stream();
+        desk.finish(FinishReason::Length);
+        desk
+    });
+}
+
+#[test]
+fn failed() {
+    screens("failed", || {
+        let mut desk = Desk::loading();
+        desk.event(Event::EngineFailed(
+            "ONNX Runtime could not be loaded from '/example/libonnxruntime.so': wrong ELF class.\nSet ORT_DYLIB_PATH \
+             to a 64-bit library, or run 'ortalk setup' to fetch the one that this program was tested with."
+                .into(),
+        ));
+        desk
+    });
+}
+
+#[test]
+fn scrolled_up() {
+    screens("scrolled_up", || {
+        let mut desk = Desk::ready();
+        desk.stream();
+        desk.finish(FinishReason::Stop);
+        desk.stream();
+        desk.finish(FinishReason::Cancelled);
+        desk.stream();
+        desk.key(KeyCode::PageUp);
+        for _ in 0..3 {
+            desk.token("\nmore");
+        }
+        desk
+    });
+}
+
+#[test]
+fn help() {
+    screens("help", || {
+        let mut desk = Desk::ready();
+        desk.key(KeyCode::F(1));
+        desk
+    });
+}
+
+#[test]
+fn a_panel_over_the_conversation() {
+    let mut desk = Desk::ready();
+    desk.stream();
+    for _ in 0..3 {
+        desk.key(KeyCode::Tab);
+    }
+    assert_snapshot!("panel_80x24", text(&render(&mut desk, 80, 24)));
+}
+
+#[test]
+fn ascii_has_no_character_of_its_own_beyond_ascii() {
+    let skin = Skin { glyphs: glyphs::ASCII, ..test_skin() };
+    for (columns, rows) in [(120, 36), (80, 24), (50, 15)] {
+        let mut desk = Desk::ready();
+        desk.send("question");
+        desk.route();
+        desk.prefill(500);
+        for index in 0..40 {
+            desk.token("word ");
+            desk.wait(if index == 20 { 100 } else { 10 });
+        }
+        let shown = text(&render_with(&skin, &mut desk, columns, rows));
+        assert!(shown.is_ascii(), "{shown}");
+        if columns == 120 {
+            assert_snapshot!("ascii_120x36", shown);
+        }
+    }
+}
+
+#[test]
+fn high_contrast_leaves_no_cell_to_the_terminal() {
+    let skin = Skin { theme: Theme::named("high-contrast").unwrap(), ..test_skin() };
+    let mut desk = Desk::ready();
+    desk.stream();
+    let buffer = render_with(&skin, &mut desk, 120, 36);
+    let hidden = |at: usize| at > 0 && super::super::text::width(buffer.content[at - 1].symbol()) > 1;
+    for (at, cell) in buffer.content.iter().enumerate() {
+        assert!(hidden(at) || cell.bg != ratatui::style::Color::Reset, "{:?}", buffer.pos_of(at));
+    }
+}
+
+#[test]
+fn no_size_panics() {
+    let mut desk = Desk::ready();
+    desk.stream();
+    desk.finish(FinishReason::Error("a long reason ".repeat(30)));
+    desk.stream();
+    for columns in (0..12).chain([20, 44, 59, 60, 80, 99, 100, 120, 250]) {
+        for rows in (0..12).chain([15, 16, 17, 18, 20, 24, 30, 36, 80]) {
+            for overlay in [None, Some(Overlay::Help), Some(Overlay::Panel(Panel::Latency))] {
+                desk.state.overlay = overlay;
+                render(&mut desk, columns, rows);
+            }
+        }
+    }
+}
+
+/// What folds away first is what is least missed, and the panels never overlap.
+#[test]
+fn panels_fold_as_the_screen_gets_lower() {
+    let desk = Desk::ready();
+    let mut before = 5;
+    for rows in (1..40u16).rev() {
+        let area = Rect::new(72, 2, 48, rows);
+        let places = panels::arrange(&desk.state, area);
+        assert!(places.len() <= before);
+        before = places.len();
+        for pair in places.windows(2) {
+            assert!(pair[0].y + pair[0].rows < pair[1].y, "{rows}: {pair:?}");
+        }
+        if let Some(last) = places.last() {
+            assert!(last.y + last.rows < area.bottom(), "{rows}: {last:?}");
+        }
+        assert_eq!(places[0].panel, Panel::Lane);
+    }
+}

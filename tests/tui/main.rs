@@ -1,0 +1,182 @@
+//! The chat's driver in a real pseudo-terminal, over a scripted engine.
+//!
+//! The test program starts itself again as the program under test: `child_program` is that program where
+//! `ORTALK_TUI_SCENARIO` is set, and nothing otherwise.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+#![cfg(unix)]
+
+mod pty;
+mod scripted;
+
+use std::time::{Duration, Instant};
+
+use pty::Chat;
+
+#[test]
+fn child_program() {
+    if let Ok(scenario) = std::env::var(scripted::SCENARIO) {
+        scripted::run(&scenario);
+    }
+}
+
+#[test]
+fn an_answer_comes_and_quitting_leaves_a_clean_terminal() {
+    let mut chat = Chat::start("demo", 120, 36);
+    chat.wait_for("Ask something");
+    chat.send("What is the capital of France?\r");
+    chat.wait_for("tok/s");
+    chat.wait_for("Paris");
+    chat.wait_for("TTFT");
+    chat.send("\x04");
+    assert_eq!(chat.exit_code(), 0);
+    chat.assert_restored();
+    assert!(chat.raw().contains("\x1b[?2026h") && chat.raw().contains("\x1b[?2026l"));
+}
+
+#[test]
+fn signals_restore_the_terminal_and_are_told_apart() {
+    for (signal, status) in
+        [(rustix::process::Signal::TERM, 143), (rustix::process::Signal::HUP, 129), (rustix::process::Signal::INT, 130)]
+    {
+        let mut chat = Chat::start("demo", 80, 24);
+        chat.wait_for("Ask something");
+        chat.send("tell me a long story\r");
+        chat.wait_for("Esc cancel");
+        let start = Instant::now();
+        chat.signal(signal);
+        assert_eq!(chat.exit_code(), status);
+        assert!(start.elapsed() < Duration::from_secs(1), "{:?}", start.elapsed());
+        chat.assert_restored();
+    }
+}
+
+#[test]
+fn a_panic_restores_the_terminal_and_shows_its_message() {
+    let mut chat = Chat::start("panic", 80, 24);
+    chat.wait_for("Ask something");
+    chat.send("hello\r");
+    assert_ne!(chat.exit_code(), 0);
+    chat.assert_restored();
+    assert!(chat.raw().contains("scripted panic"), "{}", chat.screen());
+}
+
+#[test]
+fn the_program_ends_when_its_terminal_disappears() {
+    for mut chat in [Chat::start("demo", 80, 24), Chat::start_below_a_deaf_shell("demo", 80, 24)] {
+        chat.wait_for("Ask something");
+        chat.send("tell me a long story\r");
+        chat.wait_for("Esc cancel");
+        chat.close_terminal();
+        chat.assert_ends_within(Duration::from_secs(2));
+    }
+}
+
+#[test]
+fn a_terminal_that_reads_nothing_does_not_keep_the_program() {
+    let mut chat = Chat::start("demo", 200, 60);
+    chat.wait_for("Ask something");
+    chat.send("tell me a long story\r");
+    chat.wait_for("Esc cancel");
+    chat.stop_reading();
+    std::thread::sleep(Duration::from_secs(1));
+    chat.signal(rustix::process::Signal::TERM);
+    chat.assert_ends_within(Duration::from_secs(4));
+}
+
+#[test]
+fn native_output_stays_off_the_screen() {
+    let mut chat = Chat::start("noisy", 80, 24);
+    chat.wait_for("Ask something");
+    chat.send("hello\r");
+    chat.wait_for("Paris");
+    assert!(!chat.raw().contains("native noise"));
+    chat.send("\x04");
+    chat.exit_code();
+    let log = std::fs::read_to_string(chat.log_file()).unwrap();
+    assert!(log.contains("native noise on 1") && log.contains("native noise on 2"), "{log}");
+}
+
+#[test]
+fn a_storm_of_resizes_ends_in_the_last_size() {
+    let mut chat = Chat::start("demo", 120, 36);
+    chat.wait_for("Ask something");
+    chat.send("tell me a long story\r");
+    for step in 0..200u16 {
+        chat.resize(1 + step * 7 % 190, 1 + step * 5 % 60);
+        if step % 20 == 0 {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+    chat.resize(80, 24);
+    chat.wait_for("Esc cancel");
+    chat.wait_for("route");
+    chat.send("\x1b");
+    chat.wait_for("cancelled");
+    chat.send("\x04");
+    assert_eq!(chat.exit_code(), 0);
+    chat.assert_restored();
+}
+
+#[test]
+fn ctrl_c_cancels_and_twice_quits() {
+    let mut chat = Chat::start("demo", 80, 24);
+    chat.wait_for("Ask something");
+    chat.send("tell me a long story\r");
+    chat.wait_for("Esc cancel");
+    chat.send("\x03");
+    chat.wait_for("press Ctrl-C again to quit");
+    chat.wait_for("cancelled");
+    chat.send("\x03");
+    assert_eq!(chat.exit_code(), 0);
+}
+
+#[test]
+fn a_stopped_program_gives_the_terminal_back_and_takes_it_again() {
+    let mut chat = Chat::start("demo", 80, 24);
+    chat.wait_for("Ask something");
+    chat.signal(rustix::process::Signal::TSTP);
+    chat.wait_until("stopped", |chat| chat.is_stopped());
+    chat.wait_until("main screen", |chat| !chat.alternate_screen());
+    chat.signal(rustix::process::Signal::CONT);
+    chat.wait_for("Ask something");
+    assert!(chat.alternate_screen());
+    chat.send("hello\r");
+    chat.wait_for("Paris");
+}
+
+#[test]
+fn a_megabyte_is_pasted_without_a_stall() {
+    let mut chat = Chat::start("demo", 80, 24);
+    chat.wait_for("Ask something");
+    let start = Instant::now();
+    chat.send("\x1b[200~");
+    chat.send(&"lorem ipsum dolor\n".repeat(60_000));
+    chat.send("the end\x1b[201~");
+    chat.wait_for("the end");
+    chat.send("!");
+    chat.wait_for("the end!");
+    assert!(start.elapsed() < Duration::from_secs(8), "{:?}", start.elapsed());
+}
+
+#[test]
+fn an_idle_screen_writes_next_to_nothing() {
+    let mut chat = Chat::start("quiet", 120, 36);
+    chat.wait_for("Ask something");
+    std::thread::sleep(Duration::from_millis(500));
+    let before = chat.raw().len();
+    std::thread::sleep(Duration::from_secs(2));
+    assert_eq!(chat.raw().len(), before);
+}
+
+#[test]
+fn an_engine_that_fails_says_why() {
+    let mut chat = Chat::start("fail", 80, 24);
+    chat.wait_for("no engine");
+    chat.wait_for("libonnxruntime.so");
+    chat.send("hello\r");
+    chat.wait_for("there is no engine to answer");
+    chat.send("\x04");
+    chat.send("\x03");
+    chat.send("\x04");
+    assert_eq!(chat.exit_code(), 0);
+}
