@@ -2,6 +2,7 @@
 //! exit status.
 
 mod build;
+mod chat;
 pub mod fetch;
 mod run;
 pub mod session;
@@ -44,6 +45,6 @@ fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
         Some(Command::Build(args)) => build::run(&args),
         Some(Command::Run(args)) => run::run(args),
         Some(Command::Setup(_)) => setup::run(),
-        None => Ok(ExitCode::SUCCESS),
+        None => chat::run(&cli.chat),
     }
 }

@@ -71,18 +71,24 @@ pub enum TuiError {
     Terminal(#[from] std::io::Error),
 }
 
-/// Opens the chat and returns when it is over, with the terminal as it was.
-pub fn run(options: TuiOptions) -> Result<Exit, TuiError> {
-    let skin = skin::Skin {
-        theme: theme::Theme::choose(options.theme.as_deref())?,
-        glyphs: glyphs::Glyphs::for_environment(),
-    };
+/// Whether there is a terminal to draw on and to read keys from.
+pub fn require_terminal() -> Result<(), TuiError> {
     if !std::io::stdin().is_terminal() {
         return Err(TuiError::NotATerminal("standard input"));
     }
     if !std::io::stdout().is_terminal() {
         return Err(TuiError::NotATerminal("standard output"));
     }
+    Ok(())
+}
+
+/// Opens the chat and returns when it is over, with the terminal as it was.
+pub fn run(options: TuiOptions) -> Result<Exit, TuiError> {
+    let skin = skin::Skin {
+        theme: theme::Theme::choose(options.theme.as_deref())?,
+        glyphs: glyphs::Glyphs::for_environment(),
+    };
+    require_terminal()?;
     let state = state::State::new(options.answers, options.log_file, Instant::now());
     Ok(driver::run(state, skin, options.load, options.sample)?)
 }
