@@ -115,7 +115,7 @@ impl GgufWriter {
 pub fn random_blocks(kind: TensorType, elements: usize, rng: &mut ChaCha8Rng) -> Vec<u8> {
     let mut bytes = Vec::new();
     for _ in 0..elements / kind.block_elements() {
-        let mut block: Vec<u8> = (0..kind.block_bytes()).map(|_| rng.random()).collect();
+        let mut block: Vec<u8> = (0..kind.block_bytes()).map(|_| rng.random::<u8>()).collect();
         let scale = rng.random_range(0.002f32..0.01);
         let half = |value: f32| f16::from_f32(value).to_le_bytes();
         match kind {

@@ -2,6 +2,12 @@
 //! into `target/tmp`, where later runs find them.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+#[cfg(unix)]
+mod chat;
 mod numerics;
+#[cfg(unix)]
+#[path = "../support/pty.rs"]
+#[allow(dead_code, reason = "the tests of the screen alone use more of it")]
+mod pty;
 mod run;
 mod support;

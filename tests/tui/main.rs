@@ -5,12 +5,68 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 #![cfg(unix)]
 
+#[path = "../support/pty.rs"]
 mod pty;
 mod scripted;
 
+use std::ops::{Deref, DerefMut};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use pty::Chat;
+use portable_pty::CommandBuilder;
+use pty::Terminal;
+
+/// What makes the test program be the program under test.
+const CHILD: [&str; 4] = ["--exact", "child_program", "--nocapture", "--test-threads=1"];
+
+/// The chat over a scripted engine, in a terminal.
+struct Chat {
+    terminal: Terminal,
+    home: tempfile::TempDir,
+}
+
+impl Chat {
+    fn start(scenario: &str, columns: u16, rows: u16) -> Self {
+        let mut command = CommandBuilder::new(std::env::current_exe().unwrap());
+        command.args(CHILD);
+        Self::spawn(command, scenario, columns, rows)
+    }
+
+    /// With a shell between the terminal and the program: the kernel tells the shell alone of a hangup, and this one
+    /// does not pass it on.
+    fn start_below_a_deaf_shell(scenario: &str, columns: u16, rows: u16) -> Self {
+        let mut command = CommandBuilder::new("sh");
+        command.args(["-c", "trap '' HUP; \"$@\"; exit $?", "sh"]);
+        command.arg(std::env::current_exe().unwrap());
+        command.args(CHILD);
+        Self::spawn(command, scenario, columns, rows)
+    }
+
+    fn spawn(mut command: CommandBuilder, scenario: &str, columns: u16, rows: u16) -> Self {
+        let home = tempfile::tempdir().unwrap();
+        command.env(scripted::SCENARIO, scenario);
+        command.env(scripted::LOG, home.path().join("log").join("ortalk.log"));
+        Self { terminal: Terminal::start(command, columns, rows), home }
+    }
+
+    fn log_file(&self) -> PathBuf {
+        self.home.path().join("log").join("ortalk.log")
+    }
+}
+
+impl Deref for Chat {
+    type Target = Terminal;
+
+    fn deref(&self) -> &Terminal {
+        &self.terminal
+    }
+}
+
+impl DerefMut for Chat {
+    fn deref_mut(&mut self) -> &mut Terminal {
+        &mut self.terminal
+    }
+}
 
 #[test]
 fn child_program() {
