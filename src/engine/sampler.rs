@@ -66,13 +66,12 @@ impl Sampler {
     }
 
     fn most_likely(&self, logits: &[f32]) -> Result<u32, SampleError> {
-        let mut best: Option<Candidate> = None;
-        for candidate in self.penalized(logits) {
-            if candidate.weight.is_finite() && best.is_none_or(|b| candidate.weight > b.weight) {
-                best = Some(candidate);
-            }
-        }
-        best.map(|candidate| candidate.id).ok_or(SampleError::NoFiniteLogit)
+        let best = if self.seen.is_empty() {
+            highest(logits.iter().copied())
+        } else {
+            highest(self.penalized(logits).map(|candidate| candidate.weight))
+        };
+        best.ok_or(SampleError::NoFiniteLogit)
     }
 
     fn penalized<'a>(&'a self, logits: &'a [f32]) -> impl Iterator<Item = Candidate> + 'a {
@@ -120,6 +119,18 @@ impl Sampler {
         // Rounding can leave the target at the end.
         candidates.last().map(|candidate| candidate.id).ok_or(SampleError::NoFiniteLogit)
     }
+}
+
+/// The index of the first of the highest finite values.
+fn highest(values: impl Iterator<Item = f32>) -> Option<u32> {
+    let mut best = (None, f32::NEG_INFINITY);
+    for (index, value) in values.enumerate() {
+        // False for NaN.
+        if value > best.1 && value < f32::INFINITY {
+            best = (Some(index as u32), value);
+        }
+    }
+    best.0
 }
 
 fn more_likely(a: &Candidate, b: &Candidate) -> std::cmp::Ordering {
