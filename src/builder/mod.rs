@@ -49,8 +49,9 @@ pub const MODEL_FILE: &str = "model.onnx";
 /// The weights' file beside it.
 pub const DATA_FILE: &str = "model.onnx.data";
 
-/// How matrices are stored; a folder built by another recipe differs in speed and accuracy.
-pub const RECIPE: &str = "cpu-int8-mix";
+/// How matrices are stored: 8 bits but for what 4 hold exactly. A folder built by another recipe differs in speed and
+/// accuracy, so this name must change with what `weights` and `repack` write.
+pub const RECIPE: &str = "cpu-int8";
 
 /// What may be chosen when building.
 #[derive(Debug, Clone, Default)]
