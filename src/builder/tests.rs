@@ -246,11 +246,13 @@ fn what_cannot_be_built_is_said() {
     for (message, expected) in [
         (
             with(&|file| file.key("general.architecture", text("mamba"))),
-            "\"mamba\" is not known; known are: llama, qwen2",
+            "key \"general.architecture\" is \"mamba\", expected one of those that can be built: llama, qwen2",
         ),
         (with(&|file| file.without_key("llama.block_count")), "key \"llama.block_count\" is missing"),
-        (key("llama.block_count", 3), "tensor \"blk.2.attn_norm.weight\" is missing"),
-        (key("llama.block_count", 1), "9 tensors have no place in the architecture \"llama\""),
+        (key("llama.block_count", 3), "tensor \"blk.2.attn_q.weight\" is missing"),
+        (key("split.count", 3), "key \"split.count\" is 3, expected 1: this is part 1; join the parts"),
+        (with(&|file| file.without_tensor("output_norm.weight")), "tensor \"output_norm.weight\" is missing"),
+        (key("llama.block_count", 1), "(with 8 others) has no place in the architecture \"llama\""),
         (key("llama.block_count", 0), "key \"llama.block_count\" is 0, expected 1 to 16777216"),
         (key("llama.context_length", u32::MAX), "key \"llama.context_length\" is 4294967295, expected 1 to 1048576"),
         (key("llama.attention.head_count_kv", 3), "head_count_kv\" is 3, expected a divisor of the 4 heads"),
@@ -260,7 +262,7 @@ fn what_cannot_be_built_is_said() {
         (key("llama.expert_count", 8), "mixtures of experts are not supported"),
         (key("llama.attention.sliding_window", 100), "sliding windows shorter than the context of 512"),
         (key("llama.feed_forward_length", 128), "\"blk.0.ffn_gate.weight\" has the shape [64, 96], expected [64, 128]"),
-        (with(&|file| file.floats("blk.0.attn_q.scale", &[1.0])), "\"blk.0.attn_q.scale\" among them"),
+        (with(&|file| file.floats("blk.0.attn_q.scale", &[1.0])), "tensor \"blk.0.attn_q.scale\" has no place"),
         (
             with(&|file| file.floats("output_norm.weight", &[f32::NAN; 64])),
             "\"output_norm.weight\" holds a value that is not finite",
@@ -305,7 +307,7 @@ fn a_folder_that_holds_something_is_left_alone() {
     let missing = build(&home.path().join("no.gguf"), &home.path().join("x"), &BuildOptions::default(), &mut |_| {});
     assert!(missing.unwrap_err().to_string().starts_with("cannot read "));
     let folder = build(home.path(), &home.path().join("x"), &BuildOptions::default(), &mut |_| {});
-    assert!(folder.unwrap_err().to_string().contains("it is a folder, not a file"));
+    assert!(folder.unwrap_err().to_string().contains("it is a folder, expected a GGUF file"));
     assert!(!home.path().join("x").exists());
 }
 
