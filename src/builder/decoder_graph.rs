@@ -16,7 +16,7 @@ use super::error::ModelError;
 use super::gguf::{Gguf, Tensor};
 use super::graph::{Attribute, GraphWriter, MICROSOFT, ONNX, Size, float_bytes};
 use super::onnx_proto::DataType;
-use super::repack::{BLOCK, Layout, residual_blocks};
+use super::repack::BLOCK;
 use super::weights::{Purpose, Rows, StoreError, Stored, choose_layout, store};
 
 /// Let the matrix kernels quantize activations to 8 bits a block, as llama.cpp does (`MatMulNBits`' accuracy_level).
@@ -163,7 +163,7 @@ impl<'g, 'a> Decoder<'g, 'a, '_> {
         }
         let bias = self.query_key_value_bias(layer)?;
         let name = format!("layers.{layer}.qkv");
-        let qkv = self.linear(&name, &normed, &parts, bias.as_deref(), Purpose::Other)?;
+        let qkv = self.linear(&name, &normed, &parts, bias.as_deref())?;
 
         let [past_key, past_value, key, value] = [
             format!("past_key_values.{layer}.key"),
@@ -191,8 +191,7 @@ impl<'g, 'a> Decoder<'g, 'a, '_> {
         );
         let rows = self.matrix(&format!("blk.{layer}.attn_output.weight"), heads * head_size, hidden, None)?;
         let bias = self.bias(&format!("blk.{layer}.attn_output.bias"), hidden, None)?;
-        let branch =
-            self.linear(&format!("layers.{layer}.output"), &attended, &[rows], bias.as_deref(), Purpose::Other)?;
+        let branch = self.linear(&format!("layers.{layer}.output"), &attended, &[rows], bias.as_deref())?;
         self.add_to_residual(branch);
         Ok(())
     }
@@ -205,7 +204,7 @@ impl<'g, 'a> Decoder<'g, 'a, '_> {
         let parts = parts
             .map(|tensor| self.matrix(&format!("blk.{layer}.{tensor}.weight"), hidden, rows, None))
             .collect::<Result<Vec<_>>>()?;
-        let gate_up = self.linear(&format!("layers.{layer}.gate_up"), &normed, &parts, None, Purpose::GateUp)?;
+        let gate_up = self.linear(&format!("layers.{layer}.gate_up"), &normed, &parts, None)?;
         let [gate, up, silu, product] =
             ["gate", "up", "silu", "gated"].map(|name| format!("layers.{layer}.mlp/{name}"));
         let graph = &mut *self.graph;
@@ -215,7 +214,7 @@ impl<'g, 'a> Decoder<'g, 'a, '_> {
         graph.node(MICROSOFT, "QuickGelu", &[&gate], &[&silu], &[Attribute::Float("alpha", 1.0)]);
         graph.node(ONNX, "Mul", &[&silu, &up], &[&product], &[]);
         let rows = self.matrix(&format!("blk.{layer}.ffn_down.weight"), feed_forward, hidden, None)?;
-        let branch = self.linear(&format!("layers.{layer}.down"), &product, &[rows], None, Purpose::Other)?;
+        let branch = self.linear(&format!("layers.{layer}.down"), &product, &[rows], None)?;
         self.add_to_residual(branch);
         Ok(())
     }
@@ -282,23 +281,12 @@ impl<'g, 'a> Decoder<'g, 'a, '_> {
     }
 
     /// A matrix product of `input` with the parts, one below the other; returns the output's name, which is `name`.
-    fn linear(
-        &mut self,
-        name: &str,
-        input: &str,
-        parts: &[Rows<'g, 'a>],
-        bias: Option<&[f32]>,
-        purpose: Purpose,
-    ) -> Result<String> {
-        let stored = self.store(parts, purpose)?;
-        let input = match stored.layout {
-            Layout::Residual4 => self.with_block_sums(input, parts[0].tensor.shape[0])?,
-            _ => input.to_owned(),
-        };
+    fn linear(&mut self, name: &str, input: &str, parts: &[Rows<'g, 'a>], bias: Option<&[f32]>) -> Result<String> {
+        let stored = self.store(parts, Purpose::Projection)?;
         let quants = format!("{name}.quants");
         let bytes = BLOCK * stored.layout.bits() / 8;
         self.graph.external(&quants, DataType::Uint8, &[stored.n, stored.blocks, bytes], stored.quants);
-        self.multiply(name, &quants, &input, &stored, bias, name)?;
+        self.multiply(name, &quants, input, &stored, bias, name)?;
         Ok(name.to_owned())
     }
 
@@ -317,8 +305,7 @@ impl<'g, 'a> Decoder<'g, 'a, '_> {
         graph.external(&scales, DataType::Float, &[stored.n, stored.blocks], stored.scales);
         let mut inputs = vec![input, quants, &scales];
         if let Some(region) = stored.zero_points {
-            let bytes = region.length as usize / stored.n;
-            graph.external(&zero_points, DataType::Uint8, &[stored.n, bytes], region);
+            graph.external(&zero_points, DataType::Uint8, &[stored.n, stored.blocks], region);
             inputs.push(&zero_points);
         }
         if let Some(bias) = bias {
@@ -341,23 +328,6 @@ impl<'g, 'a> Decoder<'g, 'a, '_> {
             ],
         );
         Ok(())
-    }
-
-    /// The input followed by the sum of each of its blocks, which the residual blocks of `Layout::Residual4` weigh.
-    fn with_block_sums(&mut self, input: &str, k: usize) -> Result<String> {
-        let ones = format!("block_sums_{k}");
-        if !self.graph.has_initializer(&ones) {
-            let columns = residual_blocks(k) * BLOCK;
-            let mut values = vec![0.0; k * columns];
-            for row in 0..k {
-                values[row * columns + row / BLOCK] = 1.0;
-            }
-            self.graph.floats(&ones, &[k, columns], &values)?;
-        }
-        let [sums, extended] = ["block_sums", "extended"].map(|name| format!("{input}/{name}"));
-        self.graph.node(ONNX, "MatMul", &[input, &ones], &[&sums], &[]);
-        self.graph.node(ONNX, "Concat", &[input, &sums], &[&extended], &[Attribute::Int("axis", -1)]);
-        Ok(extended)
     }
 
     /// The biases of all projections into attention as one vector, zeros for those without, or nothing.

@@ -12,6 +12,8 @@ pub enum BuildError {
     Read { path: PathBuf, error: io::Error },
     #[error("cannot write {}: {error}", path.display())]
     Write { path: PathBuf, error: io::Error },
+    #[error("cannot write into the folder {}: {error}; give another --output", path.display())]
+    Parent { path: PathBuf, error: io::Error },
     #[error("{} exists and is not an empty folder; give another --output, or remove it", path.display())]
     OutputExists { path: PathBuf },
     #[error("{}: {error}", path.display())]
@@ -25,7 +27,10 @@ pub enum BuildError {
 pub enum ModelError {
     #[error(transparent)]
     Gguf(#[from] GgufError),
-    #[error("the architecture {found:?} is not known; known are: {}", architecture::names())]
+    #[error(
+        "key \"general.architecture\" is {found:?}, expected one of those that can be built: {}",
+        architecture::names()
+    )]
     Architecture { found: String },
     #[error("key {key:?} is {found}, expected {expected}")]
     Value { key: String, found: String, expected: String },
@@ -36,10 +41,11 @@ pub enum ModelError {
     #[error("tensor {tensor:?} holds a value that is not finite; the file is damaged")]
     NotFinite { tensor: String },
     #[error(
-        "{count} tensors have no place in the architecture {architecture:?} as it is known here, {first:?} among them; \
-         leaving them out would give wrong answers"
+        "tensor {first:?}{} has no place in the architecture {architecture:?} as it is known here; leaving it out would \
+         give wrong answers, use a model without it",
+        if *others == 0 { String::new() } else { format!(" (with {others} others)") }
     )]
-    UnknownTensors { architecture: &'static str, count: usize, first: String },
+    UnknownTensors { architecture: &'static str, first: String, others: usize },
     #[error("the tokenizer {key} is {found:?}, which is not known; known are: {known}")]
     TokenizerKind { key: &'static str, found: String, known: String },
     #[error("the vocabulary has {tokens} tokens, but the embedding has only {rows} rows")]

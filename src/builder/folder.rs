@@ -22,24 +22,29 @@ impl NewFolder {
     /// Starts a folder that will be `output`, which must not exist or be an empty folder.
     pub fn create(output: &Path) -> Result<Self, BuildError> {
         let failed = |error| BuildError::Write { path: output.to_owned(), error };
-        match fs::read_dir(output) {
+        let absolute = match fs::read_dir(output) {
             Ok(mut entries) => {
                 if entries.next().is_some() {
                     return Err(BuildError::OutputExists { path: output.to_owned() });
                 }
+                // Through a link to the folder itself, which is what will be replaced.
+                fs::canonicalize(output).map_err(failed)?
             }
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(error) if error.kind() == io::ErrorKind::NotADirectory => {
+            // A file, or a link to nothing.
+            Err(_) if fs::symlink_metadata(output).is_ok_and(|metadata| !metadata.is_dir()) => {
                 return Err(BuildError::OutputExists { path: output.to_owned() });
             }
+            // Whether it can be made is seen when its parent is.
+            Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+                std::path::absolute(output).map_err(failed)?
+            }
             Err(error) => return Err(failed(error)),
-        }
+        };
         // `a/..` and the like name a folder, but not a name that a sibling could be renamed to.
-        let absolute = std::path::absolute(output).map_err(failed)?;
         let (Some(parent), Some(name)) = (absolute.parent(), absolute.file_name()) else {
             return Err(failed(io::Error::new(io::ErrorKind::InvalidInput, "expected a path that ends in a name")));
         };
-        fs::create_dir_all(parent).map_err(failed)?;
+        fs::create_dir_all(parent).map_err(|error| BuildError::Parent { path: parent.to_owned(), error })?;
         let stem = format!(".{}.partial-", name.to_string_lossy());
         remove_abandoned(parent, &stem);
         let partial = parent.join(format!("{stem}{}", std::process::id()));
@@ -47,7 +52,7 @@ impl NewFolder {
         if partial.exists() {
             fs::remove_dir_all(&partial).map_err(|error| BuildError::Write { path: partial.clone(), error })?;
         }
-        fs::create_dir(&partial).map_err(|error| BuildError::Write { path: partial.clone(), error })?;
+        fs::create_dir(&partial).map_err(|error| BuildError::Parent { path: parent.to_owned(), error })?;
         Ok(Self { output: absolute, partial, published: false })
     }
 

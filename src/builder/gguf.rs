@@ -30,8 +30,10 @@ const MAX_DIMENSIONS: u32 = 4;
 /// Why a file cannot be read as GGUF.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum GgufError {
-    #[error("this is not a GGUF file: it starts with {found:?}, expected \"GGUF\"")]
+    #[error("this is not a GGUF file: it starts with {found:?}, expected \"GGUF\"; give a model's .gguf file")]
     Magic { found: String },
+    #[error("this is not the model but Git LFS's note where it lies; fetch the file itself (`git lfs pull`)")]
+    LargeFilePointer,
     #[error("GGUF version {found} is not supported, expected 2 or 3; convert the model again with a current llama.cpp")]
     Version { found: u32 },
     #[error("this GGUF file is big-endian, expected little-endian; convert it with llama.cpp's gguf_convert_endian.py")]
@@ -41,9 +43,9 @@ pub enum GgufError {
          the file is damaged or incomplete, fetch it again"
     )]
     Truncated { place: String, offset: u64, needed: u64, available: u64 },
-    #[error("{place} is not valid UTF-8: {shown:?}")]
+    #[error("{place} is not valid UTF-8: {shown:?}; the file is damaged")]
     NotUtf8 { place: String, shown: String },
-    #[error("key {key:?} has value type {found}, expected 0 to 12")]
+    #[error("key {key:?} has value type {found}, expected 0 to 12; the file is damaged")]
     ValueType { key: String, found: u32 },
     #[error("key {key:?} nests arrays deeper than {MAX_ARRAY_DEPTH} levels")]
     ArrayDepth { key: String },

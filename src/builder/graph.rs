@@ -67,10 +67,6 @@ impl GraphWriter {
         self.graph.node.len()
     }
 
-    pub fn has_initializer(&self, name: &str) -> bool {
-        self.graph.initializer.iter().any(|tensor| tensor.name.as_deref() == Some(name))
-    }
-
     /// Adds a node named after its first output.
     pub fn node(&mut self, domain: &str, operator: &str, inputs: &[&str], outputs: &[&str], attributes: &[Attribute]) {
         let attribute = attributes

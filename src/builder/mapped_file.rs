@@ -13,13 +13,21 @@ use std::path::Path;
 pub struct MappedFile(memmap2::Mmap);
 
 impl MappedFile {
-    /// Maps the file. An empty file is an error on some systems and an empty mapping on others.
+    /// Maps the file, if it is one with something in it: what the system says of others helps nobody.
     pub fn open(path: &Path) -> io::Result<Self> {
-        let file = File::open(path)?;
-        // A folder can be opened on Unix, and mapping it fails with a message that helps nobody.
-        if file.metadata()?.is_dir() {
-            return Err(io::Error::new(io::ErrorKind::IsADirectory, "it is a folder, not a file"));
+        // Asked before it is opened: opening a pipe waits for its other end.
+        let metadata = std::fs::metadata(path)?;
+        if metadata.is_dir() {
+            return Err(io::Error::new(io::ErrorKind::IsADirectory, "it is a folder, expected a GGUF file"));
         }
+        if !metadata.is_file() {
+            let problem = "it is a pipe or a device, expected a GGUF file; save the model to a file first";
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, problem));
+        }
+        if metadata.len() == 0 {
+            return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the file is empty; fetch it again"));
+        }
+        let file = File::open(path)?;
         // SAFETY: the mapping is private and never written by us. Another process that shortens or rewrites the file
         // while it is read is the one hazard a mapping has; the same hazard is accepted by every GGUF reader, and no
         // lock exists that would exclude it on all systems. Nothing below relies on the bytes staying the same: every

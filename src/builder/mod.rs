@@ -49,8 +49,9 @@ pub const MODEL_FILE: &str = "model.onnx";
 /// The weights' file beside it.
 pub const DATA_FILE: &str = "model.onnx.data";
 
-/// How matrices are stored; a folder built by another recipe differs in speed and accuracy.
-pub const RECIPE: &str = "cpu-int8-mix";
+/// How matrices are stored: 8 bits but for what 4 hold exactly. A folder built by another recipe differs in speed and
+/// accuracy, so this name must change with what `weights` and `repack` write.
+pub const RECIPE: &str = "cpu-int8";
 
 /// What may be chosen when building.
 #[derive(Debug, Clone, Default)]
@@ -116,9 +117,10 @@ pub fn build(
     let file = MappedFile::open(source).map_err(|error| BuildError::Read { path: source.to_owned(), error })?;
     let gguf = Gguf::parse(&file).map_err(|error| BuildError::Gguf { path: source.to_owned(), error })?;
     let of_model = |error: ModelError| BuildError::Model { path: source.to_owned(), error };
+    architecture::refuse_parts(&gguf).map_err(of_model)?;
     let architecture = architecture::of(&gguf).map_err(of_model)?;
     let dimensions = Dimensions::read(&gguf, architecture).map_err(of_model)?;
-    architecture::refuse_unknown_tensors(&gguf, architecture, dimensions.layers).map_err(of_model)?;
+    architecture::check_tensors(&gguf, architecture, dimensions.layers).map_err(of_model)?;
     let vocabulary = Vocabulary::read(&gguf, dimensions.vocabulary).map_err(of_model)?;
     let sampling = match options.sampling {
         Some(sampling) => sampling,

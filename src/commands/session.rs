@@ -16,7 +16,7 @@ use crate::onnx_runtime::{LogSink, OnnxRuntime};
 use crate::paths::Paths;
 use crate::provision::{self, DEFAULT_MODEL_NAME, FoundLibrary, ObtainError};
 
-/// The longest answer where nobody said otherwise, in tokens.
+/// The longest answer where nobody said otherwise, in tokens; the help says it, too.
 const DEFAULT_MAX_TOKENS: usize = 1024;
 
 /// As SmolLM2's model card samples.

@@ -196,7 +196,8 @@ mod tests {
         use LaneState::Ready;
         let two = |npu: LaneState, cpu: LaneState| [lane(Npu, 512, npu), lane(Cpu, 8192, cpu)];
         type Expected = (LaneId, Rule, Vec<String>);
-        let cases: Vec<(&str, [LaneStatus; 2], usize, Option<LaneId>, Expected)> = vec![
+        type Case = (&'static str, [LaneStatus; 2], usize, Option<LaneId>, Expected);
+        let cases: Vec<Case> = vec![
             (
                 "only one is ready",
                 two(absent(), Ready),

@@ -9,12 +9,22 @@ use super::{
 };
 use crate::builder::blocks::TensorType;
 
+/// How the note starts that a clone without Git LFS has in the place of a large file.
+const LARGE_FILE_POINTER: &[u8] = b"version https://git-lfs";
+
+/// Bytes of another file that tell a person what it is.
+const SHOWN: usize = 16;
+
 /// Parses a whole file.
 pub fn parse(data: &[u8]) -> Result<Gguf<'_>, GgufError> {
     let mut cursor = Cursor { data, position: 0 };
     let magic = cursor.take(4, Place::Header("the magic"))?;
+    if data.starts_with(LARGE_FILE_POINTER) {
+        return Err(GgufError::LargeFilePointer);
+    }
     if magic != MAGIC {
-        return Err(GgufError::Magic { found: String::from_utf8_lossy(magic).into_owned() });
+        let start = &data[..data.len().min(SHOWN)];
+        return Err(GgufError::Magic { found: String::from_utf8_lossy(start).into_owned() });
     }
     match cursor.u32(Place::Header("the version"))? {
         2 | 3 => {}

@@ -79,7 +79,9 @@ fn a_value_of_another_type_is_quoted() {
 #[test]
 fn refuses_files_that_are_something_else() {
     assert!(matches!(Gguf::parse(b""), Err(GgufError::Truncated { .. })));
-    assert_eq!(Gguf::parse(b"PK\x03\x04....").unwrap_err(), GgufError::Magic { found: "PK\u{3}\u{4}".to_owned() });
+    assert_eq!(Gguf::parse(b"PK\x03\x04....").unwrap_err(), GgufError::Magic { found: "PK\u{3}\u{4}....".to_owned() });
+    let pointer = b"version https://git-lfs.github.com/spec/v1\noid sha256:0\n";
+    assert_eq!(Gguf::parse(pointer).unwrap_err(), GgufError::LargeFilePointer);
     let mut bytes = sample().bytes();
     bytes[4] = 1;
     assert_eq!(Gguf::parse(&bytes).unwrap_err(), GgufError::Version { found: 1 });
@@ -132,7 +134,7 @@ fn hostile_shapes_are_refused() {
 #[test]
 fn damaged_metadata_is_named() {
     let with = |value: Encoded| parse_error(GgufWriter::default().key("the.key", value)).to_string();
-    assert_eq!(with(Encoded(13, vec![])), "key \"the.key\" has value type 13, expected 0 to 12");
+    assert_eq!(with(Encoded(13, vec![])), "key \"the.key\" has value type 13, expected 0 to 12; the file is damaged");
     assert_eq!(with(Encoded(7, vec![2])), "key \"the.key\" has the boolean value 2, expected 0 or 1");
     assert!(with(array(7, [Encoded(7, vec![9])])).contains("boolean value 9"));
     let not_utf8 = [2u64.to_le_bytes().as_slice(), b"\xff\xfe"].concat();

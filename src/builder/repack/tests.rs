@@ -31,9 +31,8 @@ impl Row {
         row
     }
 
-    /// The weights as `MatMulNBits` defines them, extra blocks included.
-    fn stored(&self) -> Vec<f32> {
-        let blocks = self.scales.len();
+    /// The weights as `MatMulNBits` defines them.
+    fn weights(&self) -> Vec<f32> {
         let quant = |k: usize| match self.layout.bits() {
             8 => self.quants[k],
             _ => self.quants[k / 2] >> (k % 2 * 4) & 15,
@@ -42,20 +41,9 @@ impl Row {
             Layout::Symmetric8 => 128,
             Layout::Symmetric4 => 8,
             Layout::Asymmetric8 => self.zero_points[block],
-            Layout::Residual4 => self.zero_points[block / 2] >> (block % 2 * 4) & 15,
         };
         let weight = |k: usize| self.scales[k / BLOCK] * (f32::from(quant(k)) - f32::from(zero_point(k / BLOCK)));
-        (0..blocks * BLOCK).map(weight).collect()
-    }
-
-    /// What each of the `k` inputs is multiplied with: for `Residual4` its own weight and that of its block's sum.
-    fn weights(&self, k: usize) -> Vec<f32> {
-        let stored = self.stored();
-        let residual = |index: usize| match self.layout {
-            Layout::Residual4 => stored[k + index / BLOCK],
-            _ => 0.0,
-        };
-        (0..k).map(|index| stored[index] + residual(index)).collect()
+        (0..self.scales.len() * BLOCK).map(weight).collect()
     }
 }
 
@@ -107,92 +95,70 @@ fn symmetric_types_are_lossless() {
     for kind in [TensorType::Q8_0, TensorType::Q5_0, TensorType::Q4_0] {
         let bytes = random_blocks(kind, 160, &mut rng);
         for layout in [Layout::Symmetric8, Layout::Asymmetric8] {
-            assert_eq!(Row::of(layout, kind, &bytes).weights(160), dequantized(kind, &bytes), "{kind} {layout:?}");
+            assert_eq!(Row::of(layout, kind, &bytes).weights(), dequantized(kind, &bytes), "{kind} {layout:?}");
         }
     }
     let bytes = random_blocks(TensorType::Q4_0, 160, &mut rng);
     let row = Row::of(Layout::Symmetric4, TensorType::Q4_0, &bytes);
-    assert_eq!(row.weights(160), dequantized(TensorType::Q4_0, &bytes));
+    assert_eq!(row.weights(), dequantized(TensorType::Q4_0, &bytes));
 }
 
 #[test]
-fn q4_1_in_8_bits_keeps_its_quants() {
-    let row = Row::of(Layout::Asymmetric8, TensorType::Q4_1, &q4_1(0.5, -3.3, ramp()));
-    assert_eq!(row.quants[..4], [0, 16, 32, 48]);
-    assert_eq!(row.scales, [0.5 / 16.0]);
-    // 16 * 3.3 / 0.5, with 3.3 rounded to float16.
-    assert_eq!(row.zero_points, [106]);
+fn q4_1_takes_the_grid_that_its_minimum_falls_on() {
+    // The minimum lies m / k scales below zero, in lowest terms: on the grid of k, and on no other from 12 to 17.
+    for (m, k) in [(85, 12), (92, 13), (99, 14), (106, 15), (113, 16), (120, 17)] {
+        let (scale, minimum) = (f32::from(k) / 16.0, -f32::from(m) / 16.0);
+        let block = q4_1(scale, minimum, ramp());
+        let row = Row::of(Layout::Asymmetric8, TensorType::Q4_1, &block);
+        assert_eq!(row.quants[..4], [0, k, 2 * k, 3 * k], "{m}/{k}");
+        assert_eq!((row.scales.as_slice(), row.zero_points.as_slice()), ([1.0 / 16.0].as_slice(), [m].as_slice()));
+        assert_eq!(row.weights(), dequantized(TensorType::Q4_1, &block), "{m}/{k}");
+    }
 }
 
 #[test]
-fn q4_1_in_8_bits_is_within_a_32nd_of_its_scale() {
-    let mut rng = ChaCha8Rng::seed_from_u64(2);
-    let bytes = random_blocks(TensorType::Q4_1, 32 * 200, &mut rng);
-    let row = Row::of(Layout::Asymmetric8, TensorType::Q4_1, &bytes);
-    let (got, want) = (row.weights(32 * 200), dequantized(TensorType::Q4_1, &bytes));
-    for (block, (got, want)) in got.chunks(32).zip(want.chunks(32)).enumerate() {
-        let scale = row.scales[block] * 16.0;
-        assert!(largest_difference(got, want) <= scale / 32.0 * 1.001, "block {block}");
+fn q4_1_takes_the_nearest_grid_when_none_fits() {
+    for (scale, minimum, k, zero_point) in [
+        // 3.3 is 3.30078125 in float16, 6.6015625 scales. Times 12 to 17: 79.219, 85.820, 92.422, 99.023, 105.625,
+        // 112.227; relative to the grid, 15 misses by the least.
+        (0.5, -3.3, 15, 99),
+        // 0.5625 scales. Times 12 to 17: 6.75, 7.3125, 7.875, 8.4375, 9 (exact), 9.5625.
+        (1.0, -0.5625, 16, 9),
+        // Whole scales fall on every grid; the first is as good as any. The last is 15 * 12 below zero.
+        (0.25, 0.0, 12, 0),
+        (0.25, -1.75, 12, 84),
+        (0.25, -3.75, 12, 180),
+        // Zero above the block's values: 18.5 scales, times 13 and 14 240.5 and 259, beyond the bytes. 12 gives 222.
+        (1.0, -18.5, 12, 222),
+        // A scale below zero with a minimum above is the same grid upside down.
+        (-0.5, 3.3, 15, 99),
+    ] {
+        let row = Row::of(Layout::Asymmetric8, TensorType::Q4_1, &q4_1(scale, minimum, ramp()));
+        assert_eq!(row.quants[..4], [0, k, 2 * k, 3 * k], "{scale} {minimum}");
+        assert_eq!(row.quants[15], 15 * k);
+        assert_eq!(row.scales, [scale / f32::from(k)], "{scale} {minimum}");
+        assert_eq!(row.zero_points, [zero_point], "{scale} {minimum}");
     }
 }
 
 #[test]
 fn odd_q4_1_blocks_become_something_right() {
-    // No spread; nothing at all; all above zero, near and far; all below; a scale below zero.
+    // No spread; nothing at all; all above zero, near and far; all below, so far that no grid reaches zero; a scale
+    // below zero.
     let blocks =
-        [(0.0, -0.75), (0.0, 0.0), (0.25, 0.125), (0.25, 4.0), (0.25, -9.0), (-0.25, 1.0), (0.0, 2.0), (0.25, -3.75)];
+        [(0.0, -0.75), (0.0, 0.0), (0.0, 2.0), (0.25, 0.125), (0.25, 4.0), (0.25, -9.0), (-0.25, 1.0), (-0.25, -1.0)];
     for (scale, minimum) in blocks {
         let bytes = q4_1(scale, minimum, ramp());
         let want = dequantized(TensorType::Q4_1, &bytes);
-        let range = want.iter().fold(0.0f32, |most, value| most.max(value.abs()));
-        let got = Row::of(Layout::Asymmetric8, TensorType::Q4_1, &bytes).weights(32);
-        // A level of 255 that reach from zero to the farthest value, or the Q4_1 bound.
-        let bound = (range / 255.0).max(scale.abs() / 32.0) * 0.501 + scale.abs() / 64.0;
+        let farthest = want.iter().fold(0.0f32, |most, value| most.max(value.abs()));
+        let got = Row::of(Layout::Asymmetric8, TensorType::Q4_1, &bytes).weights();
+        // Half of one of 255 levels from zero to the farthest value, or the bound of the finest grid.
+        let bound = (farthest / 510.0).max(scale.abs() / 34.0) * 1.001;
         assert!(largest_difference(&got, &want) <= bound, "{scale} {minimum}: {got:?} for {want:?}");
-        let got = Row::of(Layout::Residual4, TensorType::Q4_1, &bytes).weights(32);
-        // One residual, alone in its block, is exact but for rounding.
-        assert!(largest_difference(&got, &want) <= range * 1e-6, "{scale} {minimum}: {got:?} for {want:?}");
     }
-}
-
-#[test]
-fn residuals_have_blocks_of_their_own() {
-    // 40 blocks need two residual blocks, and the zero points of 42 blocks 21 bytes.
-    let size = Layout::Residual4.row_size(40 * BLOCK);
-    assert_eq!(size, RowSize { k: 42 * BLOCK, quants: 42 * 16, blocks: 42, zero_points: 21 });
-    let mut rng = ChaCha8Rng::seed_from_u64(3);
-    for kind in [TensorType::Q4_1, TensorType::Q4_0] {
-        let bytes = random_blocks(kind, 40 * BLOCK, &mut rng);
-        let row = Row::of(Layout::Residual4, kind, &bytes);
-        let (got, want) = (row.weights(40 * BLOCK), dequantized(kind, &bytes));
-        // Residuals lie within half a scale, at most 0.005, of zero, and 16 levels lie over their range: the error is
-        // that of rounding (a step over the root of 12), and clipping the range costs no value more than two steps.
-        let step = 0.01 / 15.0;
-        let square = got.iter().zip(&want).map(|(got, want)| (got - want).powi(2)).sum::<f32>();
-        assert!((square / got.len() as f32).sqrt() <= step / 12f32.sqrt(), "{kind}: {square}");
-        assert!(largest_difference(&got, &want) <= 2.0 * step, "{kind}");
-        // Columns past the last sum meet zeros in the input; they must be finite all the same.
-        assert!(row.stored().iter().all(|value| value.is_finite()));
-    }
-}
-
-#[test]
-fn a_zero_point_in_an_odd_block_lies_in_the_high_nibble() {
-    let bytes = [q4_1(1.0, -3.0, ramp()), q4_1(1.0, -5.0, ramp()), q4_1(1.0, -7.0, ramp())].concat();
-    let row = Row::of(Layout::Residual4, TensorType::Q4_1, &bytes);
-    // The fourth block holds residuals, which are all zero.
-    assert_eq!(row.zero_points, [0x53, 0x07]);
-    assert_eq!(row.scales, [1.0, 1.0, 1.0, 0.0]);
-}
-
-#[test]
-fn zero_points_far_out_are_measured() {
-    let excess = |scale, minimum| zero_point_excess(TensorType::Q4_1, &q4_1(scale, minimum, ramp()));
-    assert_eq!(excess(1.0, -7.0), 0.0);
-    assert_eq!(excess(1.0, 3.0), 3.0);
-    assert_eq!(excess(0.5, -8.0), 1.0);
-    assert_eq!(excess(0.0, 1.0), f32::INFINITY);
-    assert_eq!(zero_point_excess(TensorType::Q4_0, &[0; 18]), 0.0);
+    // Without spread the one value is exact.
+    let row = Row::of(Layout::Asymmetric8, TensorType::Q4_1, &q4_1(0.0, 2.0, ramp()));
+    assert_eq!(row.weights(), [2.0; 32]);
 }
 
 #[test]
@@ -204,16 +170,57 @@ fn values_that_are_not_finite_show_in_the_scale() {
         assert!(!Row::of(Layout::Asymmetric8, TensorType::F32, &bytes).scales[0].is_finite(), "{bad}");
         let bytes: Vec<u8> = [bad; 32].iter().flat_map(|value| value.to_le_bytes()).collect();
         assert!(!Row::of(Layout::Asymmetric8, TensorType::F32, &bytes).scales[0].is_finite(), "{bad} alone");
-        for layout in [Layout::Asymmetric8, Layout::Residual4] {
-            for (scale, minimum) in [(bad, -1.0), (1.0, bad)] {
-                let row = Row::of(layout, TensorType::Q4_1, &q4_1(scale, minimum, ramp()));
-                assert!(row.scales.iter().any(|scale| !scale.is_finite()), "{layout:?} {scale} {minimum}");
-            }
+        for (scale, minimum) in [(bad, -1.0), (1.0, bad)] {
+            let row = Row::of(Layout::Asymmetric8, TensorType::Q4_1, &q4_1(scale, minimum, ramp()));
+            assert!(!row.scales[0].is_finite(), "{scale} {minimum}");
         }
     }
 }
 
 proptest! {
+    /// Whatever the block: where zero lies within its values, every quant keeps its exact place on a finer grid, and no
+    /// value is further off than half a step of the finest one, rounding of float32 aside.
+    #[test]
+    fn q4_1_keeps_its_quants_on_a_finer_grid(
+        scale in prop_oneof![1e-4f32..2.0, -2.0f32..-1e-4],
+        zero in 0.0f32..=15.0,
+        packed in prop::array::uniform16(any::<u8>()),
+    ) {
+        let bytes = q4_1(scale, -scale * zero, packed);
+        let block = AffineBlock::q4_1(bytes.first_chunk().unwrap());
+        // Rounding to float16 may move zero out of the range by a little.
+        prop_assume!((0.0..=15.0).contains(&(-block.minimum / block.scale)));
+        let row = Row::of(Layout::Asymmetric8, TensorType::Q4_1, &bytes);
+        let steps = (block.scale / row.scales[0]).round() as u16;
+        prop_assert!((12..=17).contains(&steps), "{steps}");
+        prop_assert_eq!(row.scales[0], block.scale / f32::from(steps));
+        for (stored, quant) in row.quants.iter().zip(block.quants) {
+            prop_assert_eq!(u16::from(*stored), steps * u16::from(quant));
+        }
+        let error = largest_difference(&row.weights(), &dequantized(TensorType::Q4_1, &bytes));
+        prop_assert!(error <= block.scale.abs() * (1.0 / 34.0 + 1e-5), "{}", error / block.scale.abs());
+        // The best grid, found by looking at all of them in another way: the miss of each, in scales.
+        let exact = -f64::from(block.minimum) / f64::from(block.scale);
+        let miss = |k: u16| ((exact * f64::from(k)).round() / f64::from(k) - exact).abs();
+        let least = (12..=17).filter(|k| exact * f64::from(*k) < 255.5).map(miss).fold(f64::INFINITY, f64::min);
+        prop_assert!(miss(steps) <= least);
+    }
+
+    /// Blocks that lie anywhere, those on one side of zero included, are as good as 8 bits over their range allow.
+    #[test]
+    fn any_q4_1_block_is_within_a_level(
+        scale in prop_oneof![Just(0.0f32), 1e-4f32..2.0, -2.0f32..-1e-4],
+        minimum in prop_oneof![Just(0.0f32), -60.0f32..60.0],
+        packed in prop::array::uniform16(any::<u8>()),
+    ) {
+        let bytes = q4_1(scale, minimum, packed);
+        let want = dequantized(TensorType::Q4_1, &bytes);
+        let low = want.iter().copied().fold(0.0, f32::min);
+        let high = want.iter().copied().fold(0.0, f32::max);
+        let error = largest_difference(&Row::of(Layout::Asymmetric8, TensorType::Q4_1, &bytes).weights(), &want);
+        prop_assert!(error <= ((high - low) / 255.0 * 1.02).max(scale.abs() / 24.0 * 1.001), "{error}");
+    }
+
     /// Eight bits are never worse than plain rounding to 255 levels over the range with zero in it.
     #[test]
     fn floats_round_to_the_nearest_of_256_levels(values in prop::array::uniform32(-4.0f32..4.0), shift in -3.0f32..3.0) {
@@ -226,7 +233,7 @@ proptest! {
         let error = |got: &[f32]| got.iter().zip(&values).map(|(got, want)| (got - want).powi(2)).sum::<f32>();
         let zero_point = (-low / step).round();
         let plain = values.map(|value| step * ((value / step + zero_point).round().clamp(0.0, 255.0) - zero_point));
-        prop_assert!(error(&row.weights(32)) <= error(&plain) * 1.0001 + 1e-12);
-        prop_assert!(largest_difference(&row.weights(32), &values) <= step * 1.02);
+        prop_assert!(error(&row.weights()) <= error(&plain) * 1.0001 + 1e-12);
+        prop_assert!(largest_difference(&row.weights(), &values) <= step * 1.02);
     }
 }

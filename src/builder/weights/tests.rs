@@ -55,33 +55,18 @@ fn layout(kinds: &[TensorType], purpose: Purpose) -> Layout {
 fn every_type_gets_the_most_exact_layout() {
     use TensorType::*;
     for (kinds, purpose, expected) in [
-        (&[Q4_1, Q4_1][..], Purpose::GateUp, Layout::Residual4),
-        (&[Q4_1, Q4_0], Purpose::GateUp, Layout::Residual4),
-        (&[Q4_0, Q4_0], Purpose::GateUp, Layout::Symmetric4),
-        (&[Q4_0], Purpose::Other, Layout::Symmetric4),
+        (&[Q4_0, Q4_0][..], Purpose::Projection, Layout::Symmetric4),
         (&[Q4_0], Purpose::Vocabulary, Layout::Symmetric8),
-        (&[Q4_1], Purpose::Other, Layout::Asymmetric8),
-        (&[Q8_0, Q8_0, Q4_0], Purpose::Other, Layout::Symmetric8),
-        (&[Q8_0], Purpose::GateUp, Layout::Symmetric8),
+        (&[Q4_1], Purpose::Projection, Layout::Asymmetric8),
+        (&[Q4_1, Q4_0], Purpose::Projection, Layout::Asymmetric8),
+        (&[Q8_0, Q8_0, Q4_0], Purpose::Projection, Layout::Symmetric8),
+        (&[Q5_0], Purpose::Projection, Layout::Symmetric8),
         (&[Q8_0], Purpose::Vocabulary, Layout::Symmetric8),
-        (&[Q4K, Q4K, Q6K], Purpose::Other, Layout::Asymmetric8),
+        (&[Q4K, Q4K, Q6K], Purpose::Projection, Layout::Asymmetric8),
         (&[F16], Purpose::Vocabulary, Layout::Asymmetric8),
     ] {
         assert_eq!(layout(kinds, purpose), expected, "{kinds:?} {purpose:?}");
     }
-}
-
-#[test]
-fn zero_points_far_out_take_eight_bits() {
-    let mut rng = ChaCha8Rng::seed_from_u64(0);
-    let mut bytes = random_blocks(TensorType::Q4_1, 128, &mut rng);
-    let minimum = half::f16::from_f32(1.0).to_le_bytes();
-    bytes[62..64].copy_from_slice(&minimum);
-    let tensor = tensor(TensorType::Q4_1, &[64, 2], &bytes);
-    assert_eq!(
-        choose_layout(&[Rows { tensor: &tensor, interleaved_head: None }], Purpose::GateUp),
-        Layout::Asymmetric8
-    );
 }
 
 /// The data file's bytes, and where the matrix lies.
@@ -92,7 +77,7 @@ fn stored(kind: TensorType, rows: usize, threads: usize) -> (Vec<u8>, Stored) {
     let tensor = tensor(kind, &[64, rows], &random_blocks(kind, 64 * rows, &mut rng));
     let part = Rows { tensor: &tensor, interleaved_head: None };
     let mut heard = 0;
-    let layout = choose_layout(&[part], Purpose::GateUp);
+    let layout = choose_layout(&[part], Purpose::Projection);
     let stored = store(&mut graph, &[part], layout, threads, &mut |rows| heard += rows).unwrap();
     assert_eq!(heard, rows);
     graph.finish(folder.path(), "model").unwrap();

@@ -1,0 +1,214 @@
+//! Do the written weights say what the file says? Every matrix of a tiny model is decoded from the operands of its node,
+//! by the operators' definitions, and compared with the tensors' values, for each type that a tensor may have.
+//!
+//! What the operators then compute with them is tested end to end, with ONNX Runtime and the real model.
+
+use pretty_assertions::assert_eq;
+use rand::SeedableRng;
+use rand_chacha::ChaCha8Rng;
+
+use super::super::blocks::TensorType;
+use super::super::onnx_proto::NodeProto;
+use super::super::repack::BLOCK;
+use super::super::testing::{GgufWriter, Tiny, random_blocks, text, tiny_llama};
+use super::{Built, built, message};
+
+const HEAD: &str = "output.weight";
+const EMBEDDING: &str = "token_embd.weight";
+
+impl Built {
+    /// The weights of a `MatMulNBits` node, row by row.
+    fn matrix(&self, output: &str) -> Vec<f32> {
+        let node = self.node(output);
+        assert_eq!(node.op_type.as_deref(), Some("MatMulNBits"), "{output}");
+        assert_eq!(int(node, "block_size"), BLOCK);
+        let found = self.decode(int(node, "bits"), &node.input[1], &node.input[2], node.input.get(3));
+        assert_eq!(found.len(), int(node, "N") * int(node, "K"), "{output}");
+        found
+    }
+
+    /// The rows that the embedding's `GatherBlockQuantized` node looks up.
+    fn embedding(&self) -> Vec<f32> {
+        let node = self.node("embedding/blocks");
+        assert_eq!(node.op_type.as_deref(), Some("GatherBlockQuantized"));
+        assert_eq!((int(node, "block_size"), int(node, "gather_axis")), (BLOCK, 0));
+        self.decode(int(node, "bits"), &node.input[0], &node.input[2], node.input.get(3))
+    }
+
+    /// `scale * (quant - zero_point)`, as both operators define it.
+    fn decode(&self, bits: usize, quants: &str, scales: &str, zero_points: Option<&String>) -> Vec<f32> {
+        let (quants, scales) = (self.bytes(quants), self.floats(scales));
+        let zero_points = zero_points.filter(|name| !name.is_empty()).map(|name| self.bytes(name));
+        assert_eq!(quants.len() * 8 / bits, scales.len() * BLOCK);
+        let weight = |index: usize| {
+            let quant = match bits {
+                8 => quants[index],
+                4 => quants[index / 2] >> (index % 2 * 4) & 15,
+                _ => panic!("{bits} bits"),
+            };
+            let zero_point = match (bits, zero_points) {
+                (8, Some(bytes)) => bytes[index / BLOCK],
+                (8, None) => 128,
+                (_, Some(_)) => panic!("no layout has 4 bits and zero points"),
+                (_, None) => 8,
+            };
+            scales[index / BLOCK] * (f32::from(quant) - f32::from(zero_point))
+        };
+        (0..scales.len() * BLOCK).map(weight).collect()
+    }
+}
+
+fn int(node: &NodeProto, name: &str) -> usize {
+    let found = node.attribute.iter().find(|attribute| attribute.name.as_deref() == Some(name));
+    found.unwrap().i.unwrap() as usize
+}
+
+/// The tensor's values by its type's definition, rows in the file's order.
+fn original(file: &GgufWriter, name: &str) -> Vec<f32> {
+    let (_, kind, shape, bytes) = file.tensors.iter().find(|(tensor, ..)| tensor == name).unwrap();
+    let mut values = vec![0.0; shape.iter().product::<u64>() as usize];
+    TensorType::from_id(*kind).unwrap().dequantize(bytes, &mut values);
+    values
+}
+
+/// Puts rows back that llama.cpp's converter moved: `reshape(heads, d / 2, 2, width)`, then swap the middle axes.
+fn halves(values: &[f32], width: usize, head_size: usize) -> Vec<f32> {
+    let mut result = Vec::new();
+    for head in values.chunks(head_size * width) {
+        for first in [0, 1] {
+            head.chunks(width).skip(first).step_by(2).for_each(|row| result.extend(row));
+        }
+    }
+    result
+}
+
+/// Compares what was written with what was meant, to the accuracy that the type is promised.
+fn compare(kind: TensorType, what: &str, found: &[f32], expected: &[f32]) {
+    assert_eq!(found.len(), expected.len(), "{kind} {what}");
+    if matches!(kind, TensorType::Q4_0 | TensorType::Q5_0 | TensorType::Q8_0) {
+        assert!(found == expected, "{kind} {what}: these types are lossless");
+        return;
+    }
+    for (block, (found, expected)) in found.chunks(BLOCK).zip(expected.chunks(BLOCK)).enumerate() {
+        let errors = || found.iter().zip(expected).map(|(found, expected)| (found - expected).abs());
+        let largest = errors().fold(0.0, f32::max);
+        if kind == TensorType::Q4_1 {
+            let step = smallest_gap(expected);
+            assert!(largest <= step / 34.0 * 1.001, "{kind} {what}, block {block}: {largest}, a step is {step}");
+            continue;
+        }
+        // 256 levels over the block's range with zero on one of them. Least squares may clip an end of the range by a
+        // level and a little for the sake of the others; the whole block stays as good as rounding, half a level.
+        let low = expected.iter().copied().fold(0.0, f32::min);
+        let high = expected.iter().copied().fold(0.0, f32::max);
+        let level = (high - low) / 255.0;
+        let mean = (errors().map(|error| error * error).sum::<f32>() / BLOCK as f32).sqrt();
+        assert!(largest <= level * 1.1, "{kind} {what}, block {block}: {largest}, a level is {level}");
+        assert!(mean <= level * 0.5, "{kind} {what}, block {block}: {mean}, a level is {level}");
+    }
+}
+
+/// The scale of a Q4_1 block, seen in its values: two of 32 random quants are neighbours.
+fn smallest_gap(values: &[f32]) -> f32 {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f32::total_cmp);
+    let gaps = sorted.windows(2).map(|pair| pair[1] - pair[0]);
+    // Equal quants give equal values.
+    gaps.filter(|gap| *gap > 0.0).fold(f32::INFINITY, f32::min)
+}
+
+/// Every matrix of a layer, as the graph should have it, beside the name of its node.
+fn layer(file: &GgufWriter, kind: TensorType, layer: usize, interleaved: bool) -> [(String, Vec<f32>); 4] {
+    let Tiny { hidden, heads, .. } = Tiny::of(kind);
+    let part = |name: &str| original(file, &format!("blk.{layer}.{name}.weight"));
+    let turned = |name: &str| match interleaved {
+        true => halves(&part(name), hidden as usize, (hidden / heads) as usize),
+        false => part(name),
+    };
+    [
+        ("qkv", [turned("attn_q"), turned("attn_k"), part("attn_v")].concat()),
+        ("output", part("attn_output")),
+        ("gate_up", [part("ffn_gate"), part("ffn_up")].concat()),
+        ("down", part("ffn_down")),
+    ]
+    .map(|(name, values)| (format!("layers.{layer}.{name}"), values))
+}
+
+#[test]
+fn every_tensor_type_gives_the_matrices_it_holds() {
+    for kind in TensorType::ALL {
+        let file = tiny_llama(kind);
+        let built = built(&file);
+        for (node, expected) in [0, 1].into_iter().flat_map(|index| layer(&file, kind, index, true)) {
+            compare(kind, &node, &built.matrix(&node), &expected);
+        }
+        // Tied: one matrix looks tokens up and makes logits.
+        let expected = original(&file, EMBEDDING);
+        compare(kind, "embedding", &built.embedding(), &expected);
+        assert_eq!(built.matrix("logits"), built.embedding(), "{kind}");
+    }
+}
+
+#[test]
+fn an_output_projection_of_its_own_is_used() {
+    for kind in TensorType::ALL {
+        let mut file = tiny_llama(kind);
+        let Tiny { hidden, vocabulary, .. } = Tiny::of(kind);
+        let mut rng = ChaCha8Rng::seed_from_u64(77);
+        let bytes = random_blocks(kind, (hidden * vocabulary) as usize, &mut rng);
+        file.tensor(HEAD, kind.id(), &[hidden, vocabulary], bytes);
+        let built = built(&file);
+        assert!(original(&file, HEAD) != original(&file, EMBEDDING));
+        compare(kind, "head", &built.matrix("logits"), &original(&file, HEAD));
+        compare(kind, "embedding", &built.embedding(), &original(&file, EMBEDDING));
+    }
+}
+
+/// As real files are: K-quants beside each other, and the head in more bits than the rest.
+#[test]
+fn types_may_differ_between_the_parts_of_a_matrix() {
+    let mut file = tiny_llama(TensorType::Q4_0);
+    let Tiny { hidden, heads, kv_heads, vocabulary, .. } = Tiny::of(TensorType::Q4_0);
+    let mut rng = ChaCha8Rng::seed_from_u64(5);
+    let mut matrix = |name: &str, kind: TensorType, n: u64| {
+        file.tensor(name, kind.id(), &[hidden, n], random_blocks(kind, (hidden * n) as usize, &mut rng));
+    };
+    matrix("blk.0.attn_v.weight", TensorType::Q8_0, hidden / heads * kv_heads);
+    matrix("blk.1.attn_v.weight", TensorType::F16, hidden / heads * kv_heads);
+    matrix(HEAD, TensorType::Q8_0, vocabulary);
+    let built = built(&file);
+    let [(name, expected), ..] = layer(&file, TensorType::Q4_0, 0, true);
+    assert!(built.matrix(&name) == expected, "Q4_0 beside Q8_0: both exact in 8 bits");
+    let [(name, expected), ..] = layer(&file, TensorType::Q4_0, 1, true);
+    let (found, value_rows) = (built.matrix(&name), expected.len() / 4 * 3);
+    compare(TensorType::Q4_0, "query and key", &found[..value_rows], &expected[..value_rows]);
+    compare(TensorType::F16, "value", &found[value_rows..], &expected[value_rows..]);
+    assert!(built.matrix("logits") == original(&file, HEAD));
+}
+
+#[test]
+fn qwen2_rows_stay_where_they_are() {
+    let mut file = tiny_llama(TensorType::Q8_0);
+    for (key, _) in &mut file.keys {
+        if let Some(rest) = key.strip_prefix("llama.") {
+            *key = format!("qwen2.{rest}");
+        }
+    }
+    file.key("general.architecture", text("qwen2"));
+    let built = built(&file);
+    for (node, expected) in layer(&file, TensorType::Q8_0, 0, false) {
+        assert!(built.matrix(&node) == expected, "{node}");
+    }
+    assert_eq!(built.json("genai_config.json")["model"]["type"], "qwen2");
+}
+
+#[test]
+fn a_head_of_another_width_is_refused() {
+    let mut file = tiny_llama(TensorType::Q4_1);
+    let Tiny { hidden, vocabulary, .. } = Tiny::of(TensorType::Q4_1);
+    let mut rng = ChaCha8Rng::seed_from_u64(77);
+    let bytes = random_blocks(TensorType::Q6K, (256 * vocabulary) as usize, &mut rng);
+    file.tensor(HEAD, TensorType::Q6K.id(), &[256, vocabulary], bytes);
+    let expected = format!("{HEAD:?} has the shape [256, {vocabulary}], expected [{hidden}, {vocabulary}]");
+    assert!(message(&file).contains(&expected), "{}", message(&file));
+}
