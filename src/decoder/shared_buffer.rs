@@ -12,7 +12,7 @@ use ort::value::{Tensor, TensorElementType, ValueType};
 
 use super::{DecodeError, Decoder};
 use crate::model::ModelFolder;
-use crate::onnx_runtime::{CpuSessionOptions, OnnxRuntime, Placement, placement};
+use crate::onnx_runtime::{CpuSessionOptions, OnnxRuntime, Placement, placement, run_bound};
 
 /// Room for so many tokens is made at first.
 const FIRST_CAPACITY: usize = 1024;
@@ -38,6 +38,8 @@ pub struct SharedBufferDecoder {
     vocabulary: usize,
     context: usize,
     position: usize,
+    /// Where the graph writes one position's logits, `[1, 1, vocabulary]`.
+    last: Tensor<f32>,
     /// The last pass's logits.
     logits: Vec<f32>,
 }
@@ -96,6 +98,7 @@ impl SharedBufferDecoder {
             }
         }
         let selects_logits = session.overridable_initializers().iter().any(|i| i.name() == LOGITS_INDEX);
+        let last = Tensor::<f32>::new(&Allocator::default(), [1, 1, config.vocab_size]).map_err(run_error)?;
         Ok(Self {
             session,
             binding,
@@ -106,6 +109,7 @@ impl SharedBufferDecoder {
             vocabulary: config.vocab_size,
             context: options.context,
             position: 0,
+            last,
             logits: Vec::new(),
         })
     }
@@ -141,7 +145,7 @@ impl SharedBufferDecoder {
         if total > self.capacity {
             self.grow(total).map_err(|error| DecodeError::Run(error.to_string()))?;
         }
-        self.run_bound(tokens, total, positions).map_err(|error| DecodeError::Run(error.to_string()))?;
+        self.run_bound(tokens, total, positions).map_err(DecodeError::Run)?;
         self.position = total;
         Ok(())
     }
@@ -157,21 +161,42 @@ impl SharedBufferDecoder {
         Ok(())
     }
 
-    fn run_bound(&mut self, tokens: &[u32], total: usize, positions: Vec<i64>) -> ort::Result<()> {
+    fn run_bound(&mut self, tokens: &[u32], total: usize, positions: Vec<i64>) -> Result<(), String> {
+        self.bind_inputs(tokens, total).map_err(|error| error.to_string())?;
+        if self.selects_logits && positions.len() == 1 {
+            self.bind_last(positions).map_err(|error| error.to_string())?;
+            run_bound(&mut self.session, &self.binding)?;
+            let (_, values) = self.last.extract_tensor();
+            self.logits.clear();
+            self.logits.extend_from_slice(values);
+            return Ok(());
+        }
+        self.run_unbound(positions).map_err(|error| error.to_string())
+    }
+
+    fn bind_inputs(&mut self, tokens: &[u32], total: usize) -> ort::Result<()> {
         let ids: Vec<i64> = tokens.iter().map(|token| i64::from(*token)).collect();
         let binding = &mut self.binding;
         binding.bind_input(self.names.input_ids.as_str(), &Tensor::from_array(([1, tokens.len()], ids))?)?;
-        binding
-            .bind_input(self.names.attention_mask.as_str(), &Tensor::from_array(([1, total], vec![1_i64; total]))?)?;
+        binding.bind_input(self.names.attention_mask.as_str(), &Tensor::from_array(([1, total], vec![1_i64; total]))?)
+    }
+
+    fn bind_last(&mut self, position: Vec<i64>) -> ort::Result<()> {
+        self.binding.bind_input(LOGITS_INDEX, &Tensor::from_array(([1], position))?)?;
+        self.binding.bind_output(self.names.logits.as_str(), &mut self.last)
+    }
+
+    /// For logits of which only the graph knows how many come. ONNX Runtime allocates them: a tensor of ours may not have
+    /// more rows than the graph declares, which for other programs' sake is one.
+    fn run_unbound(&mut self, positions: Vec<i64>) -> ort::Result<()> {
         let last_only = positions.len() == 1;
+        let name = self.names.logits.as_str();
         if self.selects_logits {
-            binding.bind_input(LOGITS_INDEX, &Tensor::from_array(([positions.len()], positions))?)?;
+            self.binding.bind_input(LOGITS_INDEX, &Tensor::from_array(([positions.len()], positions))?)?;
         }
-        // ONNX Runtime allocates them: a tensor of ours may not have more rows than the graph declares, which for other
-        // programs' sake is one.
-        binding.bind_output_to_device(self.names.logits.as_str(), &MemoryInfo::default())?;
-        let outputs = self.session.run_binding(binding)?;
-        let (_, values) = outputs[self.names.logits.as_str()].try_extract_tensor::<f32>()?;
+        self.binding.bind_output_to_device(name, &MemoryInfo::default())?;
+        let outputs = self.session.run_binding(&self.binding)?;
+        let (_, values) = outputs[name].try_extract_tensor::<f32>()?;
         let wanted = if last_only { &values[values.len() - self.vocabulary..] } else { values };
         self.logits.clear();
         self.logits.extend_from_slice(wanted);

@@ -6,6 +6,8 @@ mod devices;
 mod log;
 mod placement;
 mod qnn;
+mod run;
+mod status;
 
 use std::path::{Path, PathBuf};
 
@@ -16,6 +18,7 @@ pub use devices::{CPU_PROVIDER, DeviceKind, DeviceListing};
 pub use log::LogSink;
 pub use placement::{Placement, placement};
 pub use qnn::NpuAbsence;
+pub use run::run_bound;
 
 /// The loaded library. One per process: ONNX Runtime allows no second environment, and it must outlive all sessions.
 #[derive(Clone)]

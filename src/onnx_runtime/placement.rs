@@ -9,6 +9,8 @@ use std::ptr;
 use ort::AsPointer;
 use ort::session::Session;
 
+use super::status::check;
+
 /// The session must have been made with this configuration entry set to "1".
 pub(super) const RECORD_KEY: &str = "session.record_ep_graph_assignment_info";
 
@@ -36,13 +38,13 @@ pub fn placement(session: &Session) -> Option<Placement> {
     // each pointer is read only after its call reported success (a null status), and the count bounds the reads.
     unsafe {
         let (mut subgraphs, mut subgraph_count) = (ptr::null(), 0_usize);
-        succeeded((api.Session_GetEpGraphAssignmentInfo)(session.ptr(), &mut subgraphs, &mut subgraph_count))?;
+        check((api.Session_GetEpGraphAssignmentInfo)(session.ptr(), &mut subgraphs, &mut subgraph_count)).ok()?;
         for index in 0..subgraph_count {
             let subgraph = *subgraphs.add(index);
             let mut name: *const c_char = ptr::null();
-            succeeded((api.EpAssignedSubgraph_GetEpName)(subgraph, &mut name))?;
+            check((api.EpAssignedSubgraph_GetEpName)(subgraph, &mut name)).ok()?;
             let (mut nodes, mut node_count) = (ptr::null(), 0_usize);
-            succeeded((api.EpAssignedSubgraph_GetNodes)(subgraph, &mut nodes, &mut node_count))?;
+            check((api.EpAssignedSubgraph_GetNodes)(subgraph, &mut nodes, &mut node_count)).ok()?;
             let name = CStr::from_ptr(name).to_string_lossy();
             match counts.iter_mut().find(|(known, _)| *known == name) {
                 Some((_, count)) => *count += node_count,
@@ -52,14 +54,4 @@ pub fn placement(session: &Session) -> Option<Placement> {
     }
     counts.sort_by_key(|(_, nodes)| std::cmp::Reverse(*nodes));
     (!counts.is_empty()).then_some(Placement { nodes_by_provider: counts })
-}
-
-/// `None` for an error status, which is released.
-fn succeeded(status: ort::sys::OrtStatusPtr) -> Option<()> {
-    if status.0.is_null() {
-        return Some(());
-    }
-    // SAFETY: a status that is not null was handed to us to release, once.
-    unsafe { (ort::api().ReleaseStatus)(status.0) };
-    None
 }
