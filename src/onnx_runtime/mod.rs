@@ -58,6 +58,8 @@ impl OnnxRuntime {
             .with_logger(log::logger(log))
             .build()
             .map_err(|error| failed(error.to_string()))?;
+        // With a logger of its own, `ort` asks for every message there is, and each of them would be formatted.
+        environment.set_log_level(ort::logging::LogLevel::Warning);
         Ok(Self { environment, library: library.into() })
     }
 
