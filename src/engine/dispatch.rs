@@ -9,12 +9,12 @@ use std::time::Instant;
 use tokio::sync::mpsc::UnboundedSender;
 
 use super::event::{FinishReason, Finished, GenerationEvent, Timings, Usage};
-use super::generate::Job;
-use super::lane::{LaneId, LaneStatus};
+use super::generate::{Job, reusable};
+use super::lane::LaneId;
 use super::prompt;
 use super::request::ChatRequest;
-use super::route::{RouteError, RoutingDecision, RoutingFacts, route};
-use super::worker::SharedLanes;
+use super::route::{LaneFacts, RouteError, RoutingDecision, RoutingFacts, route};
+use super::worker::{Lane, SharedLanes};
 use super::{EngineError, lock};
 use crate::model::ModelFolder;
 
@@ -53,7 +53,7 @@ fn dispatch(
 ) -> Result<(), EngineError> {
     let Submission { request, submitted, events } = submission;
     let full = prompt::tokenize(folder, &request.messages)?;
-    let decision = decide(&lock(lanes), &request, full.len())?;
+    let decision = decide(&lock(lanes), &request, &full)?;
     let (lane, limit) = (decision.lane, decision.context_limit);
     let _ = events.send(GenerationEvent::Routed(decision));
 
@@ -77,10 +77,16 @@ fn dispatch(
     Ok(())
 }
 
-pub fn decide(
-    lanes: &[LaneStatus],
-    request: &ChatRequest,
-    prompt_tokens: usize,
-) -> Result<RoutingDecision, RouteError> {
-    route(&RoutingFacts { prompt_tokens, answer_tokens: request.max_tokens, lanes, requested: request.lane })
+/// Asks the router about a conversation whose prompt is `prompt`.
+pub fn decide(lanes: &[Lane], request: &ChatRequest, prompt: &[u32]) -> Result<RoutingDecision, RouteError> {
+    let lanes: Vec<LaneFacts<'_>> = lanes
+        .iter()
+        .map(|lane| LaneFacts { status: &lane.status, reusable_tokens: reusable(&lane.cached, prompt) })
+        .collect();
+    route(&RoutingFacts {
+        prompt_tokens: prompt.len(),
+        answer_tokens: request.max_tokens,
+        lanes: &lanes,
+        requested: request.lane,
+    })
 }

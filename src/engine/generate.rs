@@ -43,10 +43,14 @@ impl LaneDecoder {
         Self { id, decoder, cached: Vec::new() }
     }
 
+    /// The tokens whose keys and values are kept.
+    pub fn cached(&self) -> &[u32] {
+        &self.cached
+    }
+
     /// Rewinds to what the cache and the prompt have in common, as far as it may be reused, and returns its length.
     fn reuse(&mut self, prompt: &[u32]) -> usize {
-        let common = self.cached.iter().zip(prompt).take_while(|(a, b)| a == b).count();
-        let reused = common.min(prompt.len().saturating_sub(SHORTEST_PREFILL));
+        let reused = reusable(&self.cached, prompt);
         self.decoder.rewind(reused);
         self.cached.truncate(reused);
         reused
@@ -62,6 +66,12 @@ impl LaneDecoder {
         self.cached.extend_from_slice(tokens);
         Ok(self.decoder.logits())
     }
+}
+
+/// How many tokens of a prompt need not be run again.
+pub fn reusable(cached: &[u32], prompt: &[u32]) -> usize {
+    let common = cached.iter().zip(prompt).take_while(|(a, b)| a == b).count();
+    common.min(prompt.len().saturating_sub(SHORTEST_PREFILL))
 }
 
 /// Answers the job, sending events as it goes. `stopping` ends it like a dropped receiver does.

@@ -38,7 +38,7 @@ pub use route::{Rejection, RouteError, RoutingDecision, Rule};
 
 use dispatch::Submission;
 use generate::LaneDecoder;
-use worker::{SharedLanes, Worker};
+use worker::{Lane, SharedLanes, Worker};
 
 /// The events of one answer. Dropping it cancels the answer within one token.
 pub type GenerationStream = tokio::sync::mpsc::UnboundedReceiver<GenerationEvent>;
@@ -131,7 +131,8 @@ impl Engine {
             measured: MeasuredRates::default(),
         };
 
-        let lanes: SharedLanes = Arc::new(Mutex::new(vec![npu, cpu]));
+        let lanes: SharedLanes =
+            Arc::new(Mutex::new([npu, cpu].into_iter().map(|status| Lane { status, cached: Vec::new() }).collect()));
         let stopping = Arc::new(AtomicBool::new(false));
         let lane = LaneDecoder::new(LaneId::Cpu, Box::new(decoder));
         let worker = Worker::start(lane, folder.clone(), lanes.clone(), stopping.clone())?;
@@ -154,14 +155,14 @@ impl Engine {
             model: self.inner.folder.name.clone(),
             architecture: self.inner.folder.config.model.architecture.clone(),
             weight_bytes: self.inner.weight_bytes,
-            lanes: lock(&self.inner.lanes).clone(),
+            lanes: lock(&self.inner.lanes).iter().map(|lane| lane.status.clone()).collect(),
         }
     }
 
     /// What the router would decide for this conversation now, without running anything.
     pub fn preview(&self, request: &ChatRequest) -> Result<RoutingDecision, EngineError> {
         let prompt = prompt::tokenize(&self.inner.folder, &request.messages)?;
-        Ok(dispatch::decide(&lock(&self.inner.lanes), request, prompt.len())?)
+        Ok(dispatch::decide(&lock(&self.inner.lanes), request, &prompt)?)
     }
 
     /// Queues the request and returns at once. The last event is `Finished`, also when the request is refused.

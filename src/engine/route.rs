@@ -14,9 +14,17 @@ pub struct RoutingFacts<'a> {
     /// The longest answer that was asked for, in tokens.
     pub answer_tokens: usize,
     /// In the order in which they are preferred.
-    pub lanes: &'a [LaneStatus],
+    pub lanes: &'a [LaneFacts<'a>],
     /// The user's override.
     pub requested: Option<LaneId>,
+}
+
+/// What decides about one lane.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct LaneFacts<'a> {
+    pub status: &'a LaneStatus,
+    /// Prompt tokens whose keys and values it has already.
+    pub reusable_tokens: usize,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -29,8 +37,8 @@ pub struct RoutingDecision {
     /// The longest answer that was asked for.
     pub answer_tokens: usize,
     pub context_limit: usize,
-    /// From the prefill rate that this lane measured before; `None` before its first answer. An estimate that counts
-    /// every prompt token as new.
+    /// An estimate: the prompt's new tokens at the prefill rate that this lane measured last; `None` before its first
+    /// answer.
     pub predicted_ttft: Option<Duration>,
     pub rejected: Vec<Rejection>,
 }
@@ -86,23 +94,27 @@ pub enum RouteError {
 
 pub fn route(facts: &RoutingFacts<'_>) -> Result<RoutingDecision, RouteError> {
     let needed = facts.prompt_tokens + facts.answer_tokens;
-    let ready: Vec<&LaneStatus> = facts.lanes.iter().filter(|lane| lane.state == LaneState::Ready).collect();
+    let ready: Vec<LaneFacts<'_>> =
+        facts.lanes.iter().copied().filter(|lane| lane.status.state == LaneState::Ready).collect();
 
     let (chosen, rule) = if let Some(id) = facts.requested {
-        let lane = facts.lanes.iter().find(|lane| lane.id == id).ok_or(RouteError::RequestedUnknown { lane: id })?;
-        if let Some(reason) = not_ready(lane) {
+        let lane =
+            facts.lanes.iter().find(|lane| lane.status.id == id).ok_or(RouteError::RequestedUnknown { lane: id })?;
+        if let Some(reason) = not_ready(lane.status) {
             return Err(RouteError::RequestedNotReady { lane: id, reason });
         }
-        (lane, Rule::Requested)
+        (*lane, Rule::Requested)
     } else if let [only] = ready[..] {
         (only, Rule::OnlyReady)
-    } else if let Some(fits) = ready.iter().find(|lane| needed <= lane.context_limit) {
+    } else if let Some(fits) = ready.iter().find(|lane| needed <= lane.status.context_limit) {
         (*fits, Rule::FirstThatFits)
-    } else if let Some(longest) = ready.iter().rev().max_by_key(|lane| lane.context_limit) {
+    } else if let Some(longest) = ready.iter().rev().max_by_key(|lane| lane.status.context_limit) {
         (*longest, Rule::LongestContext)
     } else {
         return Err(RouteError::NoneReady(rejections(facts, None, needed)));
     };
+    let new_tokens = facts.prompt_tokens.saturating_sub(chosen.reusable_tokens);
+    let chosen = chosen.status;
 
     Ok(RoutingDecision {
         lane: chosen.id,
@@ -116,7 +128,7 @@ pub fn route(facts: &RoutingFacts<'_>) -> Result<RoutingDecision, RouteError> {
             .measured
             .prefill
             .filter(|rate| *rate > 0.0)
-            .map(|rate| Duration::from_secs_f64(facts.prompt_tokens as f64 / rate)),
+            .map(|rate| Duration::from_secs_f64(new_tokens as f64 / rate)),
         rejected: rejections(facts, Some((chosen.id, rule)), needed),
     })
 }
@@ -133,6 +145,7 @@ fn rejections(facts: &RoutingFacts<'_>, chosen: Option<(LaneId, Rule)>, needed: 
     facts
         .lanes
         .iter()
+        .map(|lane| lane.status)
         .filter(|lane| chosen.is_none_or(|(id, _)| id != lane.id))
         .map(|lane| Rejection {
             lane: lane.id,
@@ -167,6 +180,10 @@ mod tests {
         }
     }
 
+    fn facts(lanes: &[LaneStatus], reusable_tokens: usize) -> Vec<LaneFacts<'_>> {
+        lanes.iter().map(|status| LaneFacts { status, reusable_tokens }).collect()
+    }
+
     fn absent() -> LaneState {
         LaneState::Absent { reason: "no NPU found".into() }
     }
@@ -180,7 +197,8 @@ mod tests {
         prompt_tokens: usize,
         requested: Option<LaneId>,
     ) -> Result<(LaneId, Rule, Vec<String>), RouteError> {
-        route(&RoutingFacts { prompt_tokens, answer_tokens: 100, lanes, requested }).map(|decision| {
+        let lanes = facts(lanes, 0);
+        route(&RoutingFacts { prompt_tokens, answer_tokens: 100, lanes: &lanes, requested }).map(|decision| {
             let rejected = decision.rejected.into_iter().map(|r| format!("{}: {}", r.lane, r.reason)).collect();
             (decision.lane, decision.rule, rejected)
         })
@@ -249,15 +267,16 @@ mod tests {
     }
 
     #[test]
-    fn the_prediction_comes_from_the_measured_rate() {
+    fn the_prediction_is_of_the_new_tokens_at_the_measured_rate() {
         let mut cpu = lane(LaneId::Cpu, 8192, LaneState::Ready);
-        let predict = |lane: &LaneStatus| {
-            let lanes = std::slice::from_ref(lane);
-            let facts = RoutingFacts { prompt_tokens: 300, answer_tokens: 10, lanes, requested: None };
+        let predict = |lane: &LaneStatus, reusable_tokens| {
+            let lanes = facts(std::slice::from_ref(lane), reusable_tokens);
+            let facts = RoutingFacts { prompt_tokens: 300, answer_tokens: 10, lanes: &lanes, requested: None };
             route(&facts).unwrap().predicted_ttft
         };
-        assert_eq!(predict(&cpu), None);
+        assert_eq!(predict(&cpu, 0), None);
         cpu.measured.prefill = Some(600.0);
-        assert_eq!(predict(&cpu), Some(Duration::from_millis(500)));
+        assert_eq!(predict(&cpu, 0), Some(Duration::from_millis(500)));
+        assert_eq!(predict(&cpu, 240), Some(Duration::from_millis(100)));
     }
 }

@@ -14,8 +14,15 @@ use crate::model::ModelFolder;
 /// Shorter prefills are mostly overhead; their rate would mislead the router's prediction.
 const SHORTEST_MEASURED_PREFILL: usize = 16;
 
-/// The lanes' states, shared between their threads and the engine.
-pub type SharedLanes = Arc<Mutex<Vec<LaneStatus>>>;
+/// A lane's state as its thread publishes it.
+pub struct Lane {
+    pub status: LaneStatus,
+    /// The tokens whose keys and values the last answer left in its cache.
+    pub cached: Vec<u32>,
+}
+
+/// The lanes, shared between their threads and the engine, in the order in which the router prefers them.
+pub type SharedLanes = Arc<Mutex<Vec<Lane>>>;
 
 pub struct Worker {
     pub lane: LaneId,
@@ -35,7 +42,7 @@ impl Worker {
         let thread = std::thread::Builder::new().name(format!("lane-{id}")).spawn(move || {
             for job in received {
                 let finished = generate(&mut lane, &folder, &job, &|| stopping.load(Ordering::Relaxed));
-                record(&lanes, id, &finished.timings);
+                record(&lanes, &lane, &finished.timings);
                 let _ = job.events.send(GenerationEvent::Finished(finished));
             }
         })?;
@@ -43,12 +50,14 @@ impl Worker {
     }
 }
 
-/// Keeps the rates that this answer measured, for the router's predictions.
-fn record(lanes: &SharedLanes, id: LaneId, timings: &Timings) {
+/// Publishes the rates that this answer measured and what it left in the cache, for the router's predictions.
+fn record(lanes: &SharedLanes, decoder: &LaneDecoder, timings: &Timings) {
     let mut lanes = super::lock(lanes);
-    let Some(lane) = lanes.iter_mut().find(|lane| lane.id == id) else { return };
+    let Some(lane) = lanes.iter_mut().find(|lane| lane.status.id == decoder.id) else { return };
+    lane.cached = decoder.cached().to_vec();
+    let measured = &mut lane.status.measured;
     if timings.prefill_tokens >= SHORTEST_MEASURED_PREFILL {
-        lane.measured.prefill = timings.prefill_tokens_per_second().or(lane.measured.prefill);
+        measured.prefill = timings.prefill_tokens_per_second().or(measured.prefill);
     }
-    lane.measured.decode = timings.decode_tokens_per_second().or(lane.measured.decode);
+    measured.decode = timings.decode_tokens_per_second().or(measured.decode);
 }
