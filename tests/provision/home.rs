@@ -62,8 +62,19 @@ impl Home {
     }
 
     pub fn setup(&self) -> Command {
+        self.ortalk(&["setup"])
+    }
+
+    /// `run` at temperature 0, with wheels as in `setup_from_folder`.
+    pub fn run_from_folder(&self, prompt: &str) -> Command {
+        let mut command = self.ortalk(&["run", prompt, "--temperature", "0", "--max-tokens", "30"]);
+        command.env("PIP_NO_INDEX", "1").env("PIP_FIND_LINKS", wheels()).stdin(std::process::Stdio::null());
+        command
+    }
+
+    fn ortalk(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_ortalk"));
-        command.arg("setup").current_dir(self.dir.path());
+        command.args(arguments).current_dir(self.dir.path());
         command.env("ORTALK_HOME", self.path("home")).env("PATH", &self.python).env_remove("ORT_DYLIB_PATH");
         command
     }
@@ -87,6 +98,14 @@ impl Home {
 
     pub fn model(&self) -> PathBuf {
         self.path("home/cache/downloads/smollm2-135m-instruct-q4_1/SmolLM2-135M-Instruct.Q4_1.gguf")
+    }
+
+    /// Models that are built, and whatever a build left beside them.
+    pub fn model_folders(&self) -> Vec<PathBuf> {
+        let entries = fs::read_dir(self.path("home/cache/models")).into_iter().flatten().flatten();
+        let folders = entries.map(|entry| entry.path()).filter(|path| path.is_dir());
+        // A half-built one does not count before it is at its place.
+        folders.filter(|path| path.join("genai_config.json").is_file()).collect()
     }
 
     /// The files in the folder of ONNX Runtime.
