@@ -63,6 +63,13 @@ pub struct Finished {
     pub timings: Timings,
 }
 
+impl Finished {
+    /// The end of an answer that nothing was measured of.
+    pub fn error(reason: String) -> Self {
+        Self { reason: FinishReason::Error(reason), usage: Usage::default(), timings: Timings::default() }
+    }
+}
+
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FinishReason {
     /// The model ended its answer, or a stop text was met.
