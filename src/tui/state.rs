@@ -108,16 +108,18 @@ impl State {
         self.answer.as_ref().is_some_and(|answer| !answer.over)
     }
 
-    /// The lane of the running or last answer; before the first, the one that the router would take.
+    /// The lane of the running or last answer; before the first, the one that the router would take. Never one that is
+    /// absent or broke, whoever asked for it.
     pub fn active_lane(&self) -> Option<&LaneStatus> {
         let lanes = &self.snapshot()?.lanes;
         let previewed = || self.preview.shown.as_ref()?.as_ref().ok().map(|decision| decision.lane);
         let id = self.answer.as_ref().and_then(|answer| answer.lane).or_else(previewed).or(self.settings.lane);
         let ready = |lane: &&LaneStatus| lane.state == crate::engine::LaneState::Ready;
+        let mut ready = lanes.iter().filter(ready);
         match id {
-            Some(id) => lanes.iter().find(|lane| lane.id == id),
+            Some(id) => ready.find(|lane| lane.id == id),
             // What is emulated is never chosen by itself.
-            None => lanes.iter().filter(ready).min_by_key(|lane| lane.emulated),
+            None => ready.min_by_key(|lane| lane.emulated),
         }
     }
 
