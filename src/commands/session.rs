@@ -1,6 +1,7 @@
 //! From settings and arguments to a loaded engine: what the chat, `run` and `setup` have in common.
 
 use std::io::Write;
+use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -52,7 +53,7 @@ pub fn prepare(args: &ChatArgs, after: AfterFetch) -> anyhow::Result<Prepared> {
     let model = model(args.model.as_deref(), &settings, &paths, &mut display)?;
     display.finish();
     let defaults = defaults(args, &settings, &Sampling::suggested(&read_config(&model)?.search))?;
-    let threads = args.threads.map(usize::from).or(settings.threads);
+    let threads = args.threads.map(usize::from).or(settings.threads.map(NonZeroUsize::get));
     Ok(Prepared { paths, settings, defaults, model, library, threads })
 }
 
@@ -137,7 +138,11 @@ fn defaults(args: &ChatArgs, settings: &Settings, suggested: &Sampling) -> anyho
     Ok(ChatDefaults {
         system: args.system.clone().or(settings.system.clone()),
         sampling,
-        max_tokens: args.max_tokens.map(|n| n as usize).or(settings.max_tokens).unwrap_or(DEFAULT_MAX_TOKENS),
+        max_tokens: args
+            .max_tokens
+            .map(|n| n as usize)
+            .or(settings.max_tokens.map(NonZeroUsize::get))
+            .unwrap_or(DEFAULT_MAX_TOKENS),
         lane: args.lane,
     })
 }
