@@ -2,23 +2,22 @@
 //!
 //! What a session computes is the decoder's business; which library file to load is found by `provision`.
 
+mod c_api;
 mod devices;
 mod log;
 mod placement;
 mod qnn;
-mod run;
-mod status;
 
 use std::path::{Path, PathBuf};
 
 use ort::environment::Environment;
 use ort::session::Session;
 
+pub use c_api::run_bound;
 pub use devices::{CPU_PROVIDER, DeviceKind, DeviceListing};
 pub use log::LogSink;
 pub use placement::{Placement, placement};
 pub use qnn::NpuAbsence;
-pub use run::run_bound;
 
 /// The loaded library. One per process: ONNX Runtime allows no second environment, and it must outlive all sessions.
 #[derive(Clone)]
