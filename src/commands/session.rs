@@ -12,6 +12,7 @@ use crate::builder::{self, BuildOptions, SamplingDefaults};
 use crate::cli::ChatArgs;
 use crate::config::Settings;
 use crate::engine::{Engine, EngineOptions, LaneId, Sampling};
+use crate::log_file;
 use crate::model::read_config;
 use crate::onnx_runtime::{LogSink, OnnxRuntime};
 use crate::paths::Paths;
@@ -163,20 +164,9 @@ fn check_sampling(sampling: &Sampling) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A log that has grown past this is begun anew, in bytes.
-const LONGEST_LOG: u64 = 1 << 20;
-
 /// Appends what native libraries report to the log file; a log that cannot be written is no reason to stop.
 fn log_sink(path: &Path) -> LogSink {
-    let too_long = std::fs::metadata(path).is_ok_and(|found| found.len() > LONGEST_LOG);
-    if too_long {
-        let _ = std::fs::remove_file(path);
-    }
-    let file = path
-        .parent()
-        .and_then(|folder| std::fs::create_dir_all(folder).ok())
-        .and_then(|()| std::fs::OpenOptions::new().create(true).append(true).open(path).ok());
-    let file = Mutex::new(file);
+    let file = Mutex::new(log_file::open(path).ok());
     Arc::new(move |line| {
         if let Some(file) = file.lock().unwrap_or_else(PoisonError::into_inner).as_mut() {
             let _ = writeln!(file, "{line}");
