@@ -11,7 +11,7 @@ use super::fetch::{AfterFetch, FetchDisplay};
 use crate::builder::{self, BuildOptions, SamplingDefaults};
 use crate::cli::ChatArgs;
 use crate::config::Settings;
-use crate::engine::{Engine, EngineOptions, LaneId, Sampling};
+use crate::engine::{AnswerSettings, Engine, EngineOptions, Sampling};
 use crate::log_file;
 use crate::model::read_config;
 use crate::onnx_runtime::{LogSink, OnnxRuntime};
@@ -24,20 +24,11 @@ const DEFAULT_MAX_TOKENS: usize = 1024;
 /// As SmolLM2's model card samples.
 const DEFAULT_MODEL_SAMPLING: SamplingDefaults = SamplingDefaults { temperature: 0.2, top_p: 0.9, top_k: 50 };
 
-/// What each request of this session starts from.
-#[derive(Debug, Clone, PartialEq)]
-pub struct ChatDefaults {
-    pub system: Option<String>,
-    pub sampling: Sampling,
-    pub max_tokens: usize,
-    pub lane: Option<LaneId>,
-}
-
 /// Everything that is needed is on this machine; only loading is left.
 pub struct Prepared {
     pub paths: Paths,
     pub settings: Settings,
-    pub defaults: ChatDefaults,
+    pub answers: AnswerSettings,
     /// The model folder.
     pub model: PathBuf,
     pub library: PathBuf,
@@ -53,9 +44,9 @@ pub fn prepare(args: &ChatArgs, after: AfterFetch) -> anyhow::Result<Prepared> {
     let library = library(&settings, &paths, &mut display)?.path;
     let model = model(args.model.as_deref(), &settings, &paths, &mut display)?;
     display.finish();
-    let defaults = defaults(args, &settings, &Sampling::suggested(&read_config(&model)?.search))?;
+    let answers = answer_settings(args, &settings, &Sampling::suggested(&read_config(&model)?.search))?;
     let threads = args.threads.map(usize::from).or(settings.threads.map(NonZeroUsize::get));
-    Ok(Prepared { paths, settings, defaults, model, library, threads })
+    Ok(Prepared { paths, settings, answers, model, library, threads })
 }
 
 impl Prepared {
@@ -123,7 +114,7 @@ pub fn model(
 }
 
 /// Arguments come before settings, settings before what the model's folder suggests.
-fn defaults(args: &ChatArgs, settings: &Settings, suggested: &Sampling) -> anyhow::Result<ChatDefaults> {
+fn answer_settings(args: &ChatArgs, settings: &Settings, suggested: &Sampling) -> anyhow::Result<AnswerSettings> {
     let sampling = Sampling {
         temperature: args.temperature.or(settings.temperature).unwrap_or(suggested.temperature),
         top_k: args.top_k.or(settings.top_k).unwrap_or(suggested.top_k),
@@ -136,7 +127,7 @@ fn defaults(args: &ChatArgs, settings: &Settings, suggested: &Sampling) -> anyho
         seed: args.seed,
     };
     check_sampling(&sampling)?;
-    Ok(ChatDefaults {
+    Ok(AnswerSettings {
         system: args.system.clone().or(settings.system.clone()),
         sampling,
         max_tokens: args

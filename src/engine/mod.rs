@@ -5,12 +5,12 @@
 //! passes the job to the chosen lane's own thread (`worker`, `generate`). Events go straight from there to the front end.
 
 mod dispatch;
-pub mod event;
+mod event;
 mod generate;
-pub mod lane;
+mod lane;
 mod prompt;
-pub mod request;
-pub mod route;
+mod request;
+mod route;
 mod sampler;
 #[cfg(test)]
 mod testing;
@@ -34,7 +34,7 @@ use crate::onnx_runtime::{CPU_PROVIDER, CpuSessionOptions, OnnxRuntime};
 pub use event::{ContextTrim, FinishReason, Finished, GenerationEvent, PrefillProgress, Timings, Token, Usage};
 pub use lane::{LaneId, LaneState, LaneStatus, MeasuredRates, Placement};
 pub use prompt::PromptError;
-pub use request::{ChatMessage, ChatRequest, Role, Sampling};
+pub use request::{AnswerSettings, ChatMessage, ChatRequest, Role, Sampling};
 pub use route::{Rejection, RouteError, RoutingDecision, Rule};
 
 use dispatch::Submission;
