@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use super::lane::LaneId;
 use super::route::RoutingDecision;
+use crate::telemetry::latency::tokens_per_second;
 
 #[derive(Debug, Clone, PartialEq)]
 pub enum GenerationEvent {
@@ -121,7 +122,6 @@ impl Timings {
 
     /// Tokens after the first per second of decode.
     pub fn decode_tokens_per_second(&self) -> Option<f64> {
-        let seconds: f64 = self.token_latencies.iter().map(Duration::as_secs_f64).sum();
-        (seconds > 0.0).then(|| self.token_latencies.len() as f64 / seconds)
+        tokens_per_second(&self.token_latencies)
     }
 }
