@@ -1,5 +1,6 @@
 //! Settings: what a person wrote into `config.toml`, checked, with defaults for the rest.
 
+use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
@@ -13,11 +14,11 @@ pub struct Settings {
     /// The ONNX Runtime library to load, in place of the one that ortalk fetches.
     pub onnx_runtime: Option<PathBuf>,
     /// Threads for the CPU lane; by default one for each physical core.
-    pub threads: Option<usize>,
+    pub threads: Option<NonZeroUsize>,
     /// The system prompt of a new conversation.
     pub system: Option<String>,
     /// The longest answer, in tokens.
-    pub max_tokens: Option<usize>,
+    pub max_tokens: Option<NonZeroUsize>,
     pub temperature: Option<f32>,
     pub top_k: Option<usize>,
     pub top_p: Option<f32>,
@@ -68,8 +69,16 @@ mod tests {
         let settings = parse("threads = 3\nmax-tokens = 64\ntheme = 'mono'").unwrap();
         assert_eq!(
             (settings.threads, settings.max_tokens, settings.theme.as_deref()),
-            (Some(3), Some(64), Some("mono"))
+            (NonZeroUsize::new(3), NonZeroUsize::new(64), Some("mono"))
         );
+    }
+
+    #[test]
+    fn no_threads_and_no_tokens_are_refused_as_on_the_command_line() {
+        for key in ["threads", "max-tokens"] {
+            let error = parse(&format!("{key} = 0")).unwrap_err().to_string();
+            assert!(error.contains(key) && error.contains("nonzero"), "{error}");
+        }
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Where ortalk keeps its files: settings, caches, data and logs.
+//! Where ortalk keeps its files: settings, caches and logs.
 //!
 //! `ORTALK_HOME=DIR` puts everything below one folder (tests, portable use); otherwise each platform's own places are
 //! used. This module only names places; whoever writes there creates the folder.
@@ -14,8 +14,6 @@ pub struct Paths {
     pub config: PathBuf,
     /// What can be fetched or built again: runtime libraries, downloads, built models.
     pub cache: PathBuf,
-    /// What cannot be made again: conversations.
-    pub data: PathBuf,
     /// What native libraries and ortalk itself report while the screen is in use.
     pub log: PathBuf,
 }
@@ -34,7 +32,6 @@ impl Paths {
                 Ok(Self {
                     config: dirs.config_dir().to_path_buf(),
                     cache: dirs.cache_dir().to_path_buf(),
-                    data: dirs.data_dir().to_path_buf(),
                     log: dirs.state_dir().unwrap_or(dirs.cache_dir()).to_path_buf(),
                 })
             }
@@ -43,7 +40,7 @@ impl Paths {
 
     /// Everything below one folder.
     pub fn below(home: &Path) -> Self {
-        Self { config: home.to_path_buf(), cache: home.join("cache"), data: home.join("data"), log: home.join("log") }
+        Self { config: home.to_path_buf(), cache: home.join("cache"), log: home.join("log") }
     }
 
     pub fn settings_file(&self) -> PathBuf {
@@ -72,7 +69,7 @@ mod tests {
     #[test]
     fn one_folder_holds_everything() {
         let paths = Paths::below(Path::new("/x"));
-        for place in [&paths.config, &paths.cache, &paths.data, &paths.log] {
+        for place in [&paths.config, &paths.cache, &paths.log] {
             assert!(place.starts_with("/x"), "{place:?}");
         }
         assert_eq!(paths.settings_file(), Path::new("/x").join("config.toml"));

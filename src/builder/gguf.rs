@@ -250,10 +250,6 @@ impl<'a> Gguf<'a> {
         parser::parse(data)
     }
 
-    pub fn value(&self, key: &str) -> Option<&Value<'a>> {
-        self.metadata.get(key)
-    }
-
     pub fn tensor(&self, name: &str) -> Option<&Tensor<'a>> {
         self.tensors.get(name)
     }

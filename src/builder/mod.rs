@@ -45,13 +45,13 @@ pub use genai_config::SamplingDefaults;
 pub use gguf::GgufError;
 
 /// The graph's file in a model folder.
-pub const MODEL_FILE: &str = "model.onnx";
+const MODEL_FILE: &str = "model.onnx";
 /// The weights' file beside it.
-pub const DATA_FILE: &str = "model.onnx.data";
+const DATA_FILE: &str = "model.onnx.data";
 
 /// How matrices are stored: 8 bits but for what 4 hold exactly. A folder built by another recipe differs in speed and
 /// accuracy, so this name must change with what `weights` and `repack` write.
-pub const RECIPE: &str = "cpu-int8";
+const RECIPE: &str = "cpu-int8";
 
 /// What may be chosen when building.
 #[derive(Debug, Clone, Default)]
@@ -60,8 +60,6 @@ pub struct BuildOptions {
     pub sampling: Option<SamplingDefaults>,
     /// What the model is called on screen; without it, the file's name.
     pub name: Option<String>,
-    /// Threads that convert weights; without it, as many as the machine has.
-    pub threads: Option<usize>,
 }
 
 /// What the builder is doing.
@@ -129,7 +127,7 @@ pub fn build(
     let folder = NewFolder::create(output)?;
     at(BuildStage::Reading, 1.0);
 
-    let threads = options.threads.or_else(|| std::thread::available_parallelism().ok().map(usize::from)).unwrap_or(1);
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let of_data = |error| BuildError::Write { path: folder.path().join(DATA_FILE), error };
     let mut graph = GraphWriter::create(folder.path(), DATA_FILE, architecture.name).map_err(of_data)?;
     let mut weights = |fraction| at(BuildStage::Weights, fraction);

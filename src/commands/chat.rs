@@ -7,21 +7,15 @@ use super::fetch::AfterFetch;
 use super::session;
 use crate::cli::ChatArgs;
 use crate::telemetry::device::DeviceSampler;
-use crate::tui::{self, AnswerSettings, Backend, TuiOptions};
+use crate::tui::{self, Backend, TuiOptions};
 
 pub fn run(args: &ChatArgs) -> anyhow::Result<ExitCode> {
     // Before anything is fetched: a script that meant `run` should not wait for a download to hear it.
     tui::require_terminal()?;
     let prepared = session::prepare(args, AfterFetch::LeaveSignals)?;
-    let defaults = prepared.defaults.clone();
     let mut sampler = DeviceSampler::new();
     let exit = tui::run(TuiOptions {
-        answers: AnswerSettings {
-            system: defaults.system,
-            sampling: defaults.sampling,
-            max_tokens: defaults.max_tokens,
-            lane: defaults.lane,
-        },
+        answers: prepared.answers.clone(),
         theme: prepared.settings.theme.clone(),
         log_file: prepared.paths.log_file(),
         sample: Some(Box::new(move || sampler.sample())),

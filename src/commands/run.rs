@@ -8,7 +8,7 @@ use anyhow::{Context, bail};
 use serde_json::{Value, json};
 
 use super::fetch::AfterFetch;
-use super::session::{self, ChatDefaults};
+use super::session;
 use crate::cli::RunArgs;
 use crate::engine::{
     ChatMessage, ChatRequest, FinishReason, Finished, GenerationEvent, GenerationStream, Role, RoutingDecision,
@@ -19,7 +19,8 @@ pub fn run(args: RunArgs) -> anyhow::Result<ExitCode> {
     let prepared = session::prepare(&args.chat, AfterFetch::Exit)?;
     let engine = prepared.load()?;
     let model = engine.snapshot().model;
-    let request = request(prompt, &prepared.defaults, args.stop);
+    let turn = ChatMessage::new(Role::User, prompt);
+    let request = ChatRequest { stop: args.stop, ..prepared.answers.request([turn]) };
     let answer = follow(engine.submit(request), |text| if args.json { Ok(()) } else { print_now(text) })?;
 
     if let FinishReason::Error(reason) = &answer.finished.reason {
@@ -55,21 +56,6 @@ fn prompt(argument: Option<&str>) -> anyhow::Result<String> {
         bail!("the prompt is empty");
     }
     Ok(prompt)
-}
-
-fn request(prompt: String, defaults: &ChatDefaults, stop: Vec<String>) -> ChatRequest {
-    let mut messages = Vec::new();
-    if let Some(system) = &defaults.system {
-        messages.push(ChatMessage::new(Role::System, system.clone()));
-    }
-    messages.push(ChatMessage::new(Role::User, prompt));
-    ChatRequest {
-        messages,
-        sampling: defaults.sampling.clone(),
-        max_tokens: defaults.max_tokens,
-        stop,
-        lane: defaults.lane,
-    }
 }
 
 struct CompleteAnswer {

@@ -1,6 +1,7 @@
 //! From settings and arguments to a loaded engine: what the chat, `run` and `setup` have in common.
 
 use std::io::Write;
+use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -10,7 +11,8 @@ use super::fetch::{AfterFetch, FetchDisplay};
 use crate::builder::{self, BuildOptions, SamplingDefaults};
 use crate::cli::ChatArgs;
 use crate::config::Settings;
-use crate::engine::{Engine, EngineOptions, LaneId, Sampling};
+use crate::engine::{AnswerSettings, Engine, EngineOptions, Sampling};
+use crate::log_file;
 use crate::model::read_config;
 use crate::onnx_runtime::{LogSink, OnnxRuntime};
 use crate::paths::Paths;
@@ -22,20 +24,11 @@ const DEFAULT_MAX_TOKENS: usize = 1024;
 /// As SmolLM2's model card samples.
 const DEFAULT_MODEL_SAMPLING: SamplingDefaults = SamplingDefaults { temperature: 0.2, top_p: 0.9, top_k: 50 };
 
-/// What each request of this session starts from.
-#[derive(Debug, Clone, PartialEq)]
-pub struct ChatDefaults {
-    pub system: Option<String>,
-    pub sampling: Sampling,
-    pub max_tokens: usize,
-    pub lane: Option<LaneId>,
-}
-
 /// Everything that is needed is on this machine; only loading is left.
 pub struct Prepared {
     pub paths: Paths,
     pub settings: Settings,
-    pub defaults: ChatDefaults,
+    pub answers: AnswerSettings,
     /// The model folder.
     pub model: PathBuf,
     pub library: PathBuf,
@@ -51,9 +44,9 @@ pub fn prepare(args: &ChatArgs, after: AfterFetch) -> anyhow::Result<Prepared> {
     let library = library(&settings, &paths, &mut display)?.path;
     let model = model(args.model.as_deref(), &settings, &paths, &mut display)?;
     display.finish();
-    let defaults = defaults(args, &settings, &Sampling::suggested(&read_config(&model)?.search))?;
-    let threads = args.threads.map(usize::from).or(settings.threads);
-    Ok(Prepared { paths, settings, defaults, model, library, threads })
+    let answers = answer_settings(args, &settings, &Sampling::suggested(&read_config(&model)?.search))?;
+    let threads = args.threads.map(usize::from).or(settings.threads.map(NonZeroUsize::get));
+    Ok(Prepared { paths, settings, answers, model, library, threads })
 }
 
 impl Prepared {
@@ -88,11 +81,8 @@ pub fn model(
 ) -> anyhow::Result<PathBuf> {
     let Some(named) = argument.or(settings.model.as_deref()) else {
         let source = provision::ensure_default_model_source(paths, &mut |progress| display.report(progress))?;
-        let options = BuildOptions {
-            name: Some(DEFAULT_MODEL_NAME.to_string()),
-            sampling: Some(DEFAULT_MODEL_SAMPLING),
-            ..BuildOptions::default()
-        };
+        let options =
+            BuildOptions { name: Some(DEFAULT_MODEL_NAME.to_string()), sampling: Some(DEFAULT_MODEL_SAMPLING) };
         return Ok(builder::cached(&source.path, &paths.models(), &options, &mut |progress| {
             display.report_build(DEFAULT_MODEL_NAME, progress);
         })?);
@@ -121,7 +111,7 @@ pub fn model(
 }
 
 /// Arguments come before settings, settings before what the model's folder suggests.
-fn defaults(args: &ChatArgs, settings: &Settings, suggested: &Sampling) -> anyhow::Result<ChatDefaults> {
+fn answer_settings(args: &ChatArgs, settings: &Settings, suggested: &Sampling) -> anyhow::Result<AnswerSettings> {
     let sampling = Sampling {
         temperature: args.temperature.or(settings.temperature).unwrap_or(suggested.temperature),
         top_k: args.top_k.or(settings.top_k).unwrap_or(suggested.top_k),
@@ -134,10 +124,14 @@ fn defaults(args: &ChatArgs, settings: &Settings, suggested: &Sampling) -> anyho
         seed: args.seed,
     };
     check_sampling(&sampling)?;
-    Ok(ChatDefaults {
+    Ok(AnswerSettings {
         system: args.system.clone().or(settings.system.clone()),
         sampling,
-        max_tokens: args.max_tokens.map(|n| n as usize).or(settings.max_tokens).unwrap_or(DEFAULT_MAX_TOKENS),
+        max_tokens: args
+            .max_tokens
+            .map(|n| n as usize)
+            .or(settings.max_tokens.map(NonZeroUsize::get))
+            .unwrap_or(DEFAULT_MAX_TOKENS),
         lane: args.lane,
     })
 }
@@ -158,20 +152,9 @@ fn check_sampling(sampling: &Sampling) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A log that has grown past this is begun anew, in bytes.
-const LONGEST_LOG: u64 = 1 << 20;
-
 /// Appends what native libraries report to the log file; a log that cannot be written is no reason to stop.
 fn log_sink(path: &Path) -> LogSink {
-    let too_long = std::fs::metadata(path).is_ok_and(|found| found.len() > LONGEST_LOG);
-    if too_long {
-        let _ = std::fs::remove_file(path);
-    }
-    let file = path
-        .parent()
-        .and_then(|folder| std::fs::create_dir_all(folder).ok())
-        .and_then(|()| std::fs::OpenOptions::new().create(true).append(true).open(path).ok());
-    let file = Mutex::new(file);
+    let file = Mutex::new(log_file::open(path).ok());
     Arc::new(move |line| {
         if let Some(file) = file.lock().unwrap_or_else(PoisonError::into_inner).as_mut() {
             let _ = writeln!(file, "{line}");

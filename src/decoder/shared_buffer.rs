@@ -11,7 +11,7 @@ use ort::session::{IoBinding, Session};
 use ort::value::{Tensor, TensorElementType, ValueType};
 
 use super::{DecodeError, Decoder};
-use crate::model::ModelFolder;
+use crate::model::{DecoderConfig, ModelFolder};
 use crate::onnx_runtime::{CpuSessionOptions, OnnxRuntime, Placement, placement, run_bound};
 
 /// Room for so many tokens is made at first.
@@ -75,7 +75,8 @@ impl SharedBufferDecoder {
 
         let mut expected = vec![names.input_ids.clone(), names.attention_mask.clone()];
         let mut binding = session.create_binding().map_err(run_error)?;
-        let mut cache = Vec::with_capacity(2 * decoder.num_hidden_layers);
+        // Grows as the graph has inputs for it: the configuration's number of layers is only a claim.
+        let mut cache = Vec::new();
         let capacity = FIRST_CAPACITY.min(options.context);
         let shape = [1, decoder.num_key_value_heads, capacity, decoder.head_size];
         for layer in 0..decoder.num_hidden_layers {
@@ -84,7 +85,7 @@ impl SharedBufferDecoder {
                 (&decoder.inputs.past_value_names, &decoder.outputs.present_value_names),
             ] {
                 let (past, present) = (of_layer(past, layer), of_layer(present, layer));
-                check_cache_input(&session, &past).map_err(graph_error)?;
+                check_cache_input(&session, &past, decoder).map_err(graph_error)?;
                 expected.push(past.clone());
                 let tensor = Tensor::<f32>::new(&Allocator::default(), shape).map_err(run_error)?;
                 let mut slot = CacheTensor { past, present, tensor };
@@ -97,6 +98,7 @@ impl SharedBufferDecoder {
                 return Err(graph_error(format!("has the input '{}', which is not known here", input.name())));
             }
         }
+        check_logits(&session, &names.logits, config.vocab_size).map_err(graph_error)?;
         let selects_logits = session.overridable_initializers().iter().any(|i| i.name() == LOGITS_INDEX);
         let last = Tensor::<f32>::new(&Allocator::default(), [1, 1, config.vocab_size]).map_err(run_error)?;
         Ok(Self {
@@ -197,7 +199,7 @@ impl SharedBufferDecoder {
         self.binding.bind_output_to_device(name, &MemoryInfo::default())?;
         let outputs = self.session.run_binding(&self.binding)?;
         let (_, values) = outputs[name].try_extract_tensor::<f32>()?;
-        let wanted = if last_only { &values[values.len() - self.vocabulary..] } else { values };
+        let wanted = if last_only { &values[values.len().saturating_sub(self.vocabulary)..] } else { values };
         self.logits.clear();
         self.logits.extend_from_slice(wanted);
         Ok(())
@@ -251,14 +253,48 @@ fn of_layer(pattern: &str, layer: usize) -> String {
     pattern.replacen("%d", &layer.to_string(), 1)
 }
 
-fn check_cache_input(session: &Session, name: &str) -> Result<(), String> {
+fn check_cache_input(session: &Session, name: &str, config: &DecoderConfig) -> Result<(), String> {
     let input = session
         .inputs()
         .iter()
         .find(|input| input.name() == name)
         .ok_or_else(|| format!("has no input '{name}', which its configuration names"))?;
-    match input.dtype() {
-        ValueType::Tensor { ty: TensorElementType::Float32, .. } => Ok(()),
-        other => Err(format!("keeps its cache '{name}' as {other}; only float32 runs on the CPU lane so far")),
+    let ValueType::Tensor { ty: TensorElementType::Float32, shape, .. } = input.dtype() else {
+        let found = input.dtype();
+        return Err(format!("keeps its cache '{name}' as {found}; only float32 runs on the CPU lane so far"));
+    };
+    let (heads, head_size) = (config.num_key_value_heads, config.head_size);
+    if fits(shape.get(1), heads) && fits(shape.get(3), head_size) {
+        return Ok(());
     }
+    Err(format!(
+        "keeps its cache '{name}' in the shape {:?}, but its configuration says num_key_value_heads {heads} and head_size \
+         {head_size}; they must be the same",
+        &shape[..]
+    ))
+}
+
+/// Whether a graph's declared size is this one; a negative one is any.
+fn fits(declared: Option<&i64>, size: usize) -> bool {
+    declared.is_none_or(|declared| usize::try_from(*declared).map_or(true, |declared| declared == size))
+}
+
+/// One row of logits must have the vocabulary's size, or rows would be cut at the wrong places.
+fn check_logits(session: &Session, name: &str, vocabulary: usize) -> Result<(), String> {
+    let output = session
+        .outputs()
+        .iter()
+        .find(|output| output.name() == name)
+        .ok_or_else(|| format!("has no output '{name}', which its configuration names"))?;
+    let ValueType::Tensor { ty: TensorElementType::Float32, shape, .. } = output.dtype() else {
+        let found = output.dtype();
+        return Err(format!("gives its logits '{name}' as {found}; only float32 runs on the CPU lane so far"));
+    };
+    if fits(shape.last(), vocabulary) {
+        return Ok(());
+    }
+    Err(format!(
+        "gives logits of the shape {:?}, but its configuration says vocab_size {vocabulary}; the last size must be that",
+        &shape[..]
+    ))
 }

@@ -1,6 +1,7 @@
 //! The dispatcher's thread: makes a request's prompt, asks the router, fits the prompt into the chosen lane and hands it
 //! over. A long prompt is tokenized here, so that neither a front end nor a lane waits for it.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
 use std::thread::JoinHandle;
@@ -8,14 +9,14 @@ use std::time::Instant;
 
 use tokio::sync::mpsc::UnboundedSender;
 
-use super::event::{FinishReason, Finished, GenerationEvent, Timings, Usage};
+use super::event::{Finished, GenerationEvent};
 use super::generate::{Job, reusable};
 use super::lane::LaneId;
 use super::prompt;
 use super::request::ChatRequest;
 use super::route::{LaneFacts, RouteError, RoutingDecision, RoutingFacts, route};
 use super::worker::{Lane, SharedLanes};
-use super::{EngineError, lock};
+use super::{EngineError, lock, panic_message};
 use crate::model::ModelFolder;
 
 pub struct Submission {
@@ -33,12 +34,11 @@ pub fn start(
     let thread = std::thread::Builder::new().name("dispatcher".into()).spawn(move || {
         for submission in received {
             let events = submission.events.clone();
-            if let Err(error) = dispatch(&folder, &lanes, &workers, submission) {
-                let _ = events.send(GenerationEvent::Finished(Finished {
-                    reason: FinishReason::Error(error.to_string()),
-                    usage: Usage::default(),
-                    timings: Timings::default(),
-                }));
+            // A request that breaks the tokenizer or the template must not end the engine: nothing here outlives it.
+            let done = catch_unwind(AssertUnwindSafe(|| dispatch(&folder, &lanes, &workers, submission)))
+                .unwrap_or_else(|panic| Err(EngineError::Panic(panic_message(&*panic))));
+            if let Err(error) = done {
+                let _ = events.send(GenerationEvent::Finished(Finished::error(error.to_string())));
             }
         }
     })?;
@@ -71,7 +71,7 @@ fn dispatch(
         events,
     };
     if let Some((_, jobs)) = workers.iter().find(|(id, _)| *id == lane) {
-        // A lane whose thread is gone drops the job and with it the stream's sender.
+        // Lanes' threads take jobs until this one ends.
         let _ = jobs.send(job);
     }
     Ok(())

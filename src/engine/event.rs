@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use super::lane::LaneId;
 use super::route::RoutingDecision;
+use crate::telemetry::latency::tokens_per_second;
 
 #[derive(Debug, Clone, PartialEq)]
 pub enum GenerationEvent {
@@ -63,6 +64,13 @@ pub struct Finished {
     pub timings: Timings,
 }
 
+impl Finished {
+    /// The end of an answer that nothing was measured of.
+    pub fn error(reason: String) -> Self {
+        Self { reason: FinishReason::Error(reason), usage: Usage::default(), timings: Timings::default() }
+    }
+}
+
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FinishReason {
     /// The model ended its answer, or a stop text was met.
@@ -114,7 +122,6 @@ impl Timings {
 
     /// Tokens after the first per second of decode.
     pub fn decode_tokens_per_second(&self) -> Option<f64> {
-        let seconds: f64 = self.token_latencies.iter().map(Duration::as_secs_f64).sum();
-        (seconds > 0.0).then(|| self.token_latencies.len() as f64 / seconds)
+        tokens_per_second(&self.token_latencies)
     }
 }

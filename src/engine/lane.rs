@@ -2,12 +2,9 @@
 
 use std::fmt;
 
-use serde::{Deserialize, Serialize};
-
 pub use crate::onnx_runtime::Placement;
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, clap::ValueEnum)]
-#[serde(rename_all = "lowercase")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum LaneId {
     Npu,
     Cpu,

@@ -5,18 +5,19 @@
 //! passes the job to the chosen lane's own thread (`worker`, `generate`). Events go straight from there to the front end.
 
 mod dispatch;
-pub mod event;
+mod event;
 mod generate;
-pub mod lane;
+mod lane;
 mod prompt;
-pub mod request;
-pub mod route;
+mod request;
+mod route;
 mod sampler;
 #[cfg(test)]
 mod testing;
 mod text;
 mod worker;
 
+use std::any::Any;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Sender;
@@ -33,7 +34,7 @@ use crate::onnx_runtime::{CPU_PROVIDER, CpuSessionOptions, OnnxRuntime};
 pub use event::{ContextTrim, FinishReason, Finished, GenerationEvent, PrefillProgress, Timings, Token, Usage};
 pub use lane::{LaneId, LaneState, LaneStatus, MeasuredRates, Placement};
 pub use prompt::PromptError;
-pub use request::{ChatMessage, ChatRequest, Role, Sampling};
+pub use request::{AnswerSettings, ChatMessage, ChatRequest, Role, Sampling};
 pub use route::{Rejection, RouteError, RoutingDecision, Rule};
 
 use dispatch::Submission;
@@ -92,6 +93,8 @@ pub enum EngineError {
     Route(#[from] RouteError),
     #[error("a thread could not be started: {0}")]
     Thread(#[from] std::io::Error),
+    #[error("this request broke ortalk, which is a bug: {0}")]
+    Panic(String),
 }
 
 impl Engine {
@@ -169,7 +172,7 @@ impl Engine {
     pub fn submit(&self, request: ChatRequest) -> GenerationStream {
         let (events, stream) = unbounded_channel();
         if let Some(submissions) = &self.inner.submissions {
-            // A dispatcher that is gone drops the sender, which ends the stream.
+            // The dispatcher's thread ends after the engine only.
             let _ = submissions.send(Submission { request, submitted: Instant::now(), events });
         }
         stream
@@ -196,4 +199,10 @@ fn default_threads() -> usize {
 /// The lanes' states stay meaningful when a thread panicked while it held them: each is written in one step.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What a caught panic said; where it was, the panic hook has told standard error.
+fn panic_message(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    text.unwrap_or("it panicked without a message").to_owned()
 }

@@ -1,19 +1,16 @@
 //! What a front end asks of the engine.
 
-use serde::{Deserialize, Serialize};
-
 use super::lane::LaneId;
 use crate::model::SearchConfig;
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
     System,
     User,
     Assistant,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ChatMessage {
     pub role: Role,
     pub content: String,
@@ -46,9 +43,7 @@ pub struct Sampling {
 impl Sampling {
     pub const GREEDY: Self =
         Self { temperature: 0.0, top_k: 0, top_p: 1.0, min_p: 0.0, repetition_penalty: 1.0, seed: None };
-}
 
-impl Sampling {
     /// How the model's maker suggests to sample, filled up with the defaults.
     pub fn suggested(search: &SearchConfig) -> Self {
         let default = Self::default();
@@ -82,4 +77,30 @@ pub struct ChatRequest {
     pub stop: Vec<String>,
     /// The user's override of the router.
     pub lane: Option<LaneId>,
+}
+
+/// How a session's answers are asked for, whatever its conversation is.
+#[derive(Debug, Clone, PartialEq)]
+pub struct AnswerSettings {
+    /// Instructions for the whole conversation.
+    pub system: Option<String>,
+    pub sampling: Sampling,
+    /// The longest answer, in tokens.
+    pub max_tokens: usize,
+    /// The user's override of the router.
+    pub lane: Option<LaneId>,
+}
+
+impl AnswerSettings {
+    /// Asks to answer the last of these turns.
+    pub fn request(&self, turns: impl IntoIterator<Item = ChatMessage>) -> ChatRequest {
+        let system = self.system.iter().map(|text| ChatMessage::new(Role::System, text.as_str()));
+        ChatRequest {
+            messages: system.chain(turns).collect(),
+            sampling: self.sampling.clone(),
+            max_tokens: self.max_tokens,
+            stop: Vec::new(),
+            lane: self.lane,
+        }
+    }
 }

@@ -53,6 +53,8 @@ pub struct ScriptedDecoder {
     pub context: usize,
     /// Fails at this pass, counted from 0.
     pub fault_at: Option<usize>,
+    /// Panics at this pass.
+    pub panic_at: Option<usize>,
     /// Tokens of each pass so far, shared so that a test can look at it.
     pub passes: Arc<AtomicUsize>,
     pub lengths: Vec<usize>,
@@ -67,6 +69,7 @@ impl ScriptedDecoder {
             script: script.to_vec(),
             context,
             fault_at: None,
+            panic_at: None,
             passes: Arc::default(),
             lengths: Vec::new(),
             position: 0,
@@ -95,6 +98,7 @@ impl Decoder for ScriptedDecoder {
         if self.fault_at == Some(pass) {
             return Err(DecodeError::Run("injected fault".into()));
         }
+        assert!(self.panic_at != Some(pass), "injected panic");
         self.lengths.push(tokens.len());
         self.position += tokens.len();
         // A pass of one token is decode; longer ones are the prompt's.

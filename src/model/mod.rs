@@ -8,7 +8,7 @@ mod tokenizer;
 
 use std::path::{Path, PathBuf};
 
-pub use config::{DecoderConfig, GenaiConfig, SearchConfig};
+pub use config::{DecoderConfig, GenaiConfig, ModelConfig, SearchConfig};
 pub use template::{ChatTemplate, TemplateError, TemplateMessage};
 pub use tokenizer::{Tokenizer, TokenizerError};
 

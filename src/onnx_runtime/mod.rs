@@ -2,29 +2,27 @@
 //!
 //! What a session computes is the decoder's business; which library file to load is found by `provision`.
 
+mod c_api;
 mod devices;
 mod log;
 mod placement;
 mod qnn;
-mod run;
-mod status;
 
 use std::path::{Path, PathBuf};
 
 use ort::environment::Environment;
 use ort::session::Session;
 
-pub use devices::{CPU_PROVIDER, DeviceKind, DeviceListing};
+pub use c_api::run_bound;
+pub use devices::CPU_PROVIDER;
 pub use log::LogSink;
 pub use placement::{Placement, placement};
 pub use qnn::NpuAbsence;
-pub use run::run_bound;
 
 /// The loaded library. One per process: ONNX Runtime allows no second environment, and it must outlive all sessions.
 #[derive(Clone)]
 pub struct OnnxRuntime {
     environment: Environment,
-    library: PathBuf,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -60,11 +58,7 @@ impl OnnxRuntime {
             .map_err(|error| failed(error.to_string()))?;
         // With a logger of its own, `ort` asks for every message there is, and each of them would be formatted.
         environment.set_log_level(ort::logging::LogLevel::Warning);
-        Ok(Self { environment, library: library.into() })
-    }
-
-    pub fn library(&self) -> &Path {
-        &self.library
+        Ok(Self { environment })
     }
 
     /// A session whose nodes all run on the CPU. The device is named explicitly: once an execution provider's plug-in
@@ -96,13 +90,8 @@ impl OnnxRuntime {
         build().map_err(|reason| RuntimeError::Session { model: model.into(), reason })
     }
 
-    /// Every device that a registered execution provider offers.
-    pub fn devices(&self) -> Vec<DeviceListing> {
-        devices::list(&self.environment)
-    }
-
-    /// Why there is no NPU lane, found by looking for the plug-in below `plugin_folders` and for the device.
+    /// Why there is no NPU lane, found by looking for the plug-in in `plugin_folders` and for the device.
     pub fn npu_absence(&self, plugin_folders: &[PathBuf]) -> NpuAbsence {
-        qnn::look(&self.devices(), plugin_folders, Path::new("/dev"))
+        qnn::look(&devices::list(&self.environment), plugin_folders, Path::new("/dev"))
     }
 }

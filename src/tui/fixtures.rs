@@ -5,14 +5,14 @@ use std::time::{Duration, Instant};
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
 use crate::engine::{
-    EngineSnapshot, FinishReason, Finished, GenerationEvent, LaneId, LaneState, LaneStatus, MeasuredRates, Placement,
-    PrefillProgress, Rejection, RoutingDecision, Rule, Sampling, Timings, Token, Usage,
+    AnswerSettings, EngineSnapshot, FinishReason, Finished, GenerationEvent, LaneId, LaneState, LaneStatus,
+    MeasuredRates, Placement, PrefillProgress, Rejection, RoutingDecision, Rule, Sampling, Timings, Token, Usage,
 };
 use crate::telemetry::Reading;
 use crate::telemetry::device::DeviceSample;
 
 use super::event::{Effect, Event};
-use super::state::{AnswerSettings, State};
+use super::state::State;
 use super::update::update;
 
 /// A state with its own clock.

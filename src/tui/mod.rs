@@ -39,12 +39,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
+use crate::engine::AnswerSettings;
 use crate::telemetry::device::DeviceSample;
 
 pub use backend::Backend;
 pub use event::Exit;
-pub use state::AnswerSettings;
-pub use theme::{ThemeError, names as theme_names};
+pub use theme::ThemeError;
 
 /// Makes the engine. Runs on a thread of its own while the screen is open already; an error is shown there.
 pub type Load = Box<dyn FnOnce() -> Result<Arc<dyn Backend>, String> + Send>;

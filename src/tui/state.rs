@@ -3,7 +3,9 @@
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use crate::engine::{ChatMessage, ChatRequest, EngineSnapshot, LaneId, LaneStatus, Role, RoutingDecision, Sampling};
+use crate::engine::{
+    AnswerSettings, ChatMessage, ChatRequest, EngineSnapshot, LaneState, LaneStatus, Role, RoutingDecision,
+};
 use crate::telemetry::device::DeviceSample;
 
 use super::answer::Answer;
@@ -16,15 +18,6 @@ use super::panels::Panel;
 pub const QUIT_WINDOW: Duration = Duration::from_secs(2);
 /// The router is asked when nothing was typed for this long.
 pub const PREVIEW_DELAY: Duration = Duration::from_millis(150);
-
-/// How answers are asked for.
-#[derive(Debug, Clone, PartialEq)]
-pub struct AnswerSettings {
-    pub system: Option<String>,
-    pub sampling: Sampling,
-    pub max_tokens: usize,
-    pub lane: Option<LaneId>,
-}
 
 #[derive(Debug, Clone, PartialEq)]
 pub enum EngineState {
@@ -108,16 +101,18 @@ impl State {
         self.answer.as_ref().is_some_and(|answer| !answer.over)
     }
 
-    /// The lane of the running or last answer; before the first, the one that the router would take.
+    /// The lane of the running or last answer; before the first, the one that the router would take. Never one that is
+    /// absent or broke, whoever asked for it.
     pub fn active_lane(&self) -> Option<&LaneStatus> {
         let lanes = &self.snapshot()?.lanes;
         let previewed = || self.preview.shown.as_ref()?.as_ref().ok().map(|decision| decision.lane);
         let id = self.answer.as_ref().and_then(|answer| answer.lane).or_else(previewed).or(self.settings.lane);
-        let ready = |lane: &&LaneStatus| lane.state == crate::engine::LaneState::Ready;
+        let ready = |lane: &&LaneStatus| lane.state == LaneState::Ready;
+        let mut ready = lanes.iter().filter(ready);
         match id {
-            Some(id) => lanes.iter().find(|lane| lane.id == id),
+            Some(id) => ready.find(|lane| lane.id == id),
             // What is emulated is never chosen by itself.
-            None => lanes.iter().filter(ready).min_by_key(|lane| lane.emulated),
+            None => ready.min_by_key(|lane| lane.emulated),
         }
     }
 
@@ -140,16 +135,8 @@ impl State {
 
     /// What would be sent to answer `message`.
     pub fn request(&self, message: &str) -> ChatRequest {
-        let system = self.settings.system.iter().map(|text| ChatMessage::new(Role::System, text.as_str()));
-        let mut messages: Vec<ChatMessage> = system.chain(self.conversation.messages()).collect();
-        messages.push(ChatMessage::new(Role::User, message));
-        ChatRequest {
-            messages,
-            sampling: self.settings.sampling.clone(),
-            max_tokens: self.settings.max_tokens,
-            stop: Vec::new(),
-            lane: self.settings.lane,
-        }
+        let turns = self.conversation.messages().into_iter();
+        self.settings.request(turns.chain([ChatMessage::new(Role::User, message)]))
     }
 
     /// When `update` wants a `Tick`, if nothing else happens before.

@@ -24,9 +24,7 @@ use ratatui::layout::Rect;
 use ratatui::{Frame, TerminalOptions, Viewport};
 
 use super::platform;
-
-/// Beyond this, an old log is begun anew.
-const LOG_LIMIT: u64 = 4 << 20;
+use crate::log_file;
 
 /// A frame as bytes, complete when it is taken. Shared between ratatui's backend and the terminal.
 #[derive(Debug, Clone, Default)]
@@ -99,8 +97,9 @@ struct Taken {
 static TAKEN: Mutex<Option<Taken>> = Mutex::new(None);
 
 impl Screen {
-    pub fn enter(log_file: &Path) -> io::Result<Self> {
-        let log = open_log(log_file)?;
+    pub fn enter(log: &Path) -> io::Result<Self> {
+        // The log is worth having, but no reason not to chat.
+        let log = log_file::open(log).or_else(|_| File::options().write(true).open(platform::NULL_DEVICE))?;
         let (columns, rows) = size();
         let screen = Self { painter: Painter::new(columns, rows)?, log };
         screen.take()?;
@@ -219,18 +218,6 @@ fn write_all(bytes: &[u8]) -> io::Result<()> {
 
 fn lock() -> std::sync::MutexGuard<'static, Option<Taken>> {
     TAKEN.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
-}
-
-/// The log is worth having, but no reason not to chat.
-fn open_log(path: &Path) -> io::Result<File> {
-    if let Some(folder) = path.parent() {
-        let _ = std::fs::create_dir_all(folder);
-    }
-    let large = std::fs::metadata(path).is_ok_and(|file| file.len() > LOG_LIMIT);
-    let mut options = File::options();
-    options.create(true);
-    let log = if large { options.write(true).truncate(true).open(path) } else { options.append(true).open(path) };
-    log.or_else(|_| File::options().write(true).open(platform::NULL_DEVICE))
 }
 
 #[cfg(test)]

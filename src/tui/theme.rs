@@ -45,7 +45,7 @@ const FILES: [(&str, &str); 3] = [
     ("high-contrast", include_str!("../../themes/high-contrast.toml")),
 ];
 
-pub fn names() -> impl Iterator<Item = &'static str> {
+fn names() -> impl Iterator<Item = &'static str> {
     FILES.iter().map(|(name, _)| *name)
 }
 

@@ -8,7 +8,7 @@ use super::super::conversation::Block;
 use super::super::fixtures::{Desk, decision, ms, snapshot};
 use super::super::panels::Panel;
 use super::*;
-use crate::engine::{ContextTrim, FinishReason, GenerationEvent, LaneId, Role};
+use crate::engine::{ContextTrim, FinishReason, GenerationEvent, LaneId, LaneState, Role};
 
 fn ending(desk: &Desk) -> Option<(Level, String)> {
     desk.state.conversation.blocks().iter().rev().find_map(|block| match &block.kind {
@@ -134,6 +134,25 @@ fn a_lane_that_dies_without_a_word_is_an_error() {
     desk.event(Event::GenerationLost);
     assert_eq!(ending(&desk).unwrap().0, Level::Error);
     assert!(!desk.state.busy());
+}
+
+#[test]
+fn a_lane_that_is_absent_or_broke_is_not_shown_as_running() {
+    let mut desk = Desk::ready();
+    let with = |lane: LaneId, state: LaneState| {
+        let mut snapshot = snapshot();
+        snapshot.lanes.iter_mut().filter(|status| status.id == lane).for_each(|status| status.state = state.clone());
+        Event::Snapshot(snapshot)
+    };
+    desk.state.settings.lane = Some(LaneId::Npu);
+    assert_eq!(desk.state.active_lane().map(|lane| lane.id), Some(LaneId::Npu));
+    desk.event(with(LaneId::Npu, LaneState::Absent { reason: "no NPU found".into() }));
+    assert_eq!(desk.state.active_lane(), None);
+    desk.send("q");
+    desk.route();
+    assert_eq!(desk.state.active_lane().map(|lane| lane.id), Some(LaneId::Cpu));
+    desk.event(with(LaneId::Cpu, LaneState::Failed { reason: "it broke".into() }));
+    assert_eq!(desk.state.active_lane(), None);
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use half::f16;
 use ortalk::decoder::{Decoder, DecoderOptions, SharedBufferDecoder};
-use ortalk::model::{ModelFolder, TemplateMessage};
+use ortalk::model::{ModelConfig, ModelFolder, TemplateMessage};
 use ortalk::onnx_runtime::CpuSessionOptions;
 use serde::Deserialize;
 
@@ -156,6 +156,25 @@ fn bad_tokens_and_a_full_context_are_errors() {
     assert!(full.contains("513") && full.contains("512"), "{full}");
     assert!(decoder.forward(&[]).is_err());
     assert_eq!(decoder.position(), 0);
+}
+
+#[test]
+fn a_configuration_that_does_not_fit_the_graph_is_refused() {
+    let refusal = |change: &dyn Fn(&mut ModelConfig)| {
+        let mut folder = folder();
+        change(&mut folder.config.model);
+        let session = CpuSessionOptions { threads: 1, spinning: false };
+        let options = DecoderOptions { session, context: 64 };
+        SharedBufferDecoder::new(&runtime(), &folder, options).err().unwrap().to_string()
+    };
+    let narrow = refusal(&|model| model.vocab_size = 49_000);
+    assert!(narrow.contains("[-1, 1, 49152]") && narrow.contains("vocab_size 49000"), "{narrow}");
+    let deep = refusal(&|model| model.decoder.num_hidden_layers = usize::MAX);
+    assert!(deep.contains("has no input 'past_key_values.30.key'"), "{deep}");
+    let shallow = refusal(&|model| model.decoder.num_hidden_layers = 29);
+    assert!(shallow.contains("has the input 'past_key_values.29.key', which is not known here"), "{shallow}");
+    let huge = refusal(&|model| model.decoder.head_size = usize::MAX / 8);
+    assert!(huge.contains("[-1, 3, -1, 64]") && huge.contains("num_key_value_heads 3"), "{huge}");
 }
 
 #[derive(Deserialize)]

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use ortalk::engine::*;
 use ortalk::telemetry::Reading;
 use ortalk::telemetry::device::DeviceSample;
-use ortalk::tui::{AnswerSettings, Backend, TuiOptions};
+use ortalk::tui::{Backend, TuiOptions};
 use tokio::sync::mpsc::UnboundedSender;
 
 pub const SCENARIO: &str = "ORTALK_TUI_SCENARIO";

@@ -40,14 +40,16 @@ fn reads_every_kind_of_value() {
         assert_eq!(gguf.unsigned(key).unwrap(), Some(value), "{key}");
     }
     for (key, value) in [("i8", -128), ("i16", -1), ("i32", -5), ("i64", i64::MIN)] {
-        assert_eq!(gguf.value(key), Some(&Value::Signed(value)), "{key}");
+        assert_eq!(gguf.metadata.get(key), Some(&Value::Signed(value)), "{key}");
     }
     assert_eq!(gguf.float("f32").unwrap(), Some(0.5));
     assert_eq!(gguf.float("f64").unwrap(), Some(0.1));
     assert_eq!(gguf.boolean("yes").unwrap(), Some(true));
     assert_eq!(gguf.strings("texts").unwrap(), Some(["a", "", "c"].as_slice()));
     assert_eq!(gguf.integers("numbers").unwrap(), Some(vec![-1, 7]));
-    let Some(Value::Array(Array::Arrays(nested))) = gguf.value("nested") else { panic!("{:?}", gguf.value("nested")) };
+    let Some(Value::Array(Array::Arrays(nested))) = gguf.metadata.get("nested") else {
+        panic!("{:?}", gguf.metadata.get("nested"))
+    };
     assert_eq!(nested.iter().map(Array::len).collect::<Vec<_>>(), [1, 0]);
     assert_eq!(gguf.unsigned("absent").unwrap(), None);
 }

@@ -1,7 +1,7 @@
 //! Electric power from what Linux exports: RAPL's energy counters of the CPU packages, or the battery while it discharges.
 //!
 //! Reads files below one root, so any tree with the same files will do; where there is none, as on other systems, it says
-//! so. What the watts are of differs (the CPU packages, the whole machine): [`PowerProbe::source`].
+//! so. What the watts are of differs (the CPU packages, the whole machine), so they come with their source.
 
 use std::fs;
 use std::io;
@@ -9,6 +9,13 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use super::super::Reading;
+
+/// Measured power.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Power {
+    pub watts: f32,
+    pub source: PowerSource,
+}
 
 /// What the measured watts are of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,7 +28,7 @@ impl std::fmt::Display for PowerSource {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.pad(match self {
             Self::CpuPackages => "CPU packages",
-            Self::Battery => "whole machine, from the battery",
+            Self::Battery => "whole machine (battery)",
         })
     }
 }
@@ -36,7 +43,6 @@ const SHORTEST_GAP: Duration = Duration::from_millis(50);
 pub struct PowerProbe {
     packages: Vec<Counter>,
     batteries: Vec<PathBuf>,
-    source: Option<PowerSource>,
 }
 
 impl PowerProbe {
@@ -58,30 +64,19 @@ impl PowerProbe {
             // A mouse's or a pen's battery is not what the machine runs on.
             .filter(|supply| !text(&supply.join("scope")).is_ok_and(|scope| scope == "Device"))
             .collect();
-        Self { packages, batteries, source: None }
+        Self { packages, batteries }
     }
 
-    /// What the last measured watts are of.
-    pub fn source(&self) -> Option<PowerSource> {
-        self.source
-    }
-
-    pub fn read(&mut self, now: Instant) -> Reading<f32> {
-        self.source = None;
+    pub fn read(&mut self, now: Instant) -> Reading<Power> {
+        let measured = |watts: f64, source| Reading::Measured(Power { watts: watts as f32, source });
         let packages = self.packages.iter_mut().map(|package| package.watts(now)).collect::<Vec<_>>();
         let reason = match packages.into_iter().collect::<Result<Vec<_>, _>>() {
-            Ok(watts) if !watts.is_empty() => {
-                self.source = Some(PowerSource::CpuPackages);
-                return Reading::Measured(watts.iter().sum::<f64>() as f32);
-            }
+            Ok(watts) if !watts.is_empty() => return measured(watts.iter().sum(), PowerSource::CpuPackages),
             Ok(_) => None,
             Err(reason) => Some(reason),
         };
         match self.battery_watts() {
-            Ok(watts) => {
-                self.source = Some(PowerSource::Battery);
-                Reading::Measured(watts as f32)
-            }
+            Ok(watts) => measured(watts, PowerSource::Battery),
             Err(battery_reason) => Reading::Unavailable(reason.unwrap_or(battery_reason)),
         }
     }
@@ -193,7 +188,7 @@ mod tests {
             PowerProbe::new(self.root.path(), self.now)
         }
 
-        fn read_after(&mut self, probe: &mut PowerProbe, milliseconds: u64) -> Reading<f32> {
+        fn read_after(&mut self, probe: &mut PowerProbe, milliseconds: u64) -> Reading<Power> {
             self.now += Duration::from_millis(milliseconds);
             probe.read(self.now)
         }
@@ -205,10 +200,18 @@ mod tests {
         ("powercap/intel-rapl:0/max_energy_range_uj", "262143328850"),
     ];
 
-    fn unavailable(reading: Reading<f32>) -> String {
+    fn packages(watts: f32) -> Reading<Power> {
+        Reading::Measured(Power { watts, source: PowerSource::CpuPackages })
+    }
+
+    fn battery(watts: f32) -> Reading<Power> {
+        Reading::Measured(Power { watts, source: PowerSource::Battery })
+    }
+
+    fn unavailable(reading: Reading<Power>) -> String {
         match reading {
             Reading::Unavailable(reason) => reason,
-            Reading::Measured(watts) => panic!("{watts} W"),
+            Reading::Measured(power) => panic!("{power:?}"),
         }
     }
 
@@ -217,7 +220,6 @@ mod tests {
         let mut machine = Machine::new(&[]);
         let mut probe = machine.probe();
         assert_eq!(unavailable(machine.read_after(&mut probe, 500)), "no readable sensor");
-        assert_eq!(probe.source(), None);
     }
 
     /// 6 J in 0.5 s are 12 W. Parts of the package and the platform zone are not added to it.
@@ -232,8 +234,7 @@ mod tests {
         machine.set("powercap/intel-rapl:0/energy_uj", "7000000");
         machine.set("powercap/intel-rapl:0:0/energy_uj", "5000000");
         machine.set("powercap/intel-rapl:1/energy_uj", "9000000");
-        assert_eq!(machine.read_after(&mut probe, 500), Reading::Measured(12.0));
-        assert_eq!(probe.source(), Some(PowerSource::CpuPackages));
+        assert_eq!(machine.read_after(&mut probe, 500), packages(12.0));
     }
 
     #[test]
@@ -244,7 +245,7 @@ mod tests {
         let mut probe = machine.probe();
         machine.set("powercap/intel-rapl:0/energy_uj", "4000000");
         machine.set("powercap/intel-rapl:1/energy_uj", "2000500");
-        assert_eq!(machine.read_after(&mut probe, 1000), Reading::Measured(5.0));
+        assert_eq!(machine.read_after(&mut probe, 1000), packages(5.0));
     }
 
     /// From 2 J before its end to 1 J after its start are 3 J.
@@ -254,7 +255,7 @@ mod tests {
         machine.set("powercap/intel-rapl:0/energy_uj", "262141328850");
         let mut probe = machine.probe();
         machine.set("powercap/intel-rapl:0/energy_uj", "1000000");
-        assert_eq!(machine.read_after(&mut probe, 1000), Reading::Measured(3.0));
+        assert_eq!(machine.read_after(&mut probe, 1000), packages(3.0));
     }
 
     #[test]
@@ -265,7 +266,7 @@ mod tests {
         assert_eq!(unavailable(machine.read_after(&mut probe, 1)), "measuring");
         // The look that was too soon did not swallow its joule.
         machine.set("powercap/intel-rapl:0/energy_uj", "3000000");
-        assert_eq!(machine.read_after(&mut probe, 999), Reading::Measured(2.0));
+        assert_eq!(machine.read_after(&mut probe, 999), packages(2.0));
         // The machine slept for an hour.
         machine.set("powercap/intel-rapl:0/energy_uj", "9000000");
         assert_eq!(unavailable(machine.read_after(&mut probe, 3_600_000)), "measuring");
@@ -295,13 +296,11 @@ mod tests {
             ("power_supply/mouse/power_now", "1000000"),
         ]);
         let mut probe = machine.probe();
-        assert_eq!(machine.read_after(&mut probe, 500), Reading::Measured(13.5));
-        assert_eq!(probe.source(), Some(PowerSource::Battery));
+        assert_eq!(machine.read_after(&mut probe, 500), battery(13.5));
         // Plugged in: the flow is now the charger's.
         machine.set("power_supply/BAT0/status", "Charging");
         machine.set("power_supply/BAT1/status", "Full");
         assert!(unavailable(machine.read_after(&mut probe, 500)).contains("on mains"));
-        assert_eq!(probe.source(), None);
     }
 
     /// Root may read everything, so the file is made unreadable in another way: a folder in its place.
@@ -318,6 +317,6 @@ mod tests {
         machine.set("power_supply/BAT0/status", "Discharging");
         machine.set("power_supply/BAT0/power_now", "4000000");
         let mut probe = machine.probe();
-        assert_eq!(machine.read_after(&mut probe, 500), Reading::Measured(4.0));
+        assert_eq!(machine.read_after(&mut probe, 500), battery(4.0));
     }
 }

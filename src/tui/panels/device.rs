@@ -4,6 +4,7 @@ use ratatui::text::{Line, Span};
 
 use crate::telemetry::Reading;
 use crate::telemetry::device::DeviceSample;
+use crate::telemetry::device::power::Power;
 
 use super::super::format;
 use super::super::skin::{Skin, Text, pad_left};
@@ -82,9 +83,12 @@ fn process(sample: &DeviceSample, skin: &Skin) -> Text {
 
 fn power(sample: &DeviceSample, skin: &Skin) -> Text {
     match &sample.power {
-        Reading::Measured(watts) => {
-            Line::from(vec![skin.dim("power "), skin.number(pad_left(&format!("{watts:.1}"), 4)), skin.dim(" W")])
-        }
+        // What of, since the whole machine takes several times what its processor does.
+        Reading::Measured(Power { watts, source }) => Line::from(vec![
+            skin.dim("power "),
+            skin.number(pad_left(&format!("{watts:.1}"), 4)),
+            skin.dim(format!(" W  {source}")),
+        ]),
         Reading::Unavailable(reason) => Line::from(vec![skin.dim("power "), why(reason, skin)]),
     }
 }
@@ -92,4 +96,22 @@ fn power(sample: &DeviceSample, skin: &Skin) -> Text {
 /// The reason stands where the number would be.
 fn why(reason: &str, skin: &Skin) -> Span<'static> {
     skin.dim(one_line(reason))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::fixtures::sample;
+    use super::super::super::skin::test_skin;
+    use super::*;
+    use crate::telemetry::device::power::PowerSource;
+
+    #[test]
+    fn watts_say_what_they_are_of() {
+        let power_of = |source| {
+            let measured = Reading::Measured(Power { watts: 13.5, source });
+            power(&DeviceSample { power: measured, ..sample() }, &test_skin()).to_string()
+        };
+        assert_eq!(power_of(PowerSource::CpuPackages), "power 13.5 W  CPU packages");
+        assert_eq!(power_of(PowerSource::Battery), "power 13.5 W  whole machine (battery)");
+    }
 }

@@ -2,7 +2,9 @@
 
 use ratatui::text::{Line, Span};
 
-use super::super::answer::{Answer, Phase, rate};
+use crate::telemetry::latency::tokens_per_second;
+
+use super::super::answer::{Answer, Phase};
 use super::super::format;
 use super::super::skin::{Skin, Text, width};
 use super::super::state::State;
@@ -66,7 +68,7 @@ pub fn prompt_line(answer: Option<&Answer>, skin: &Skin, columns: usize) -> Text
 /// Speed over the newest tokens, a bar for every few of them. The fastest in view takes three quarters of the height:
 /// a full block would be louder than anything else on the screen.
 pub fn sparkline(answer: &Answer, skin: &Skin, columns: usize) -> String {
-    let chunks: Vec<f64> = answer.latencies().chunks_exact(TOKENS_PER_BAR).filter_map(rate).collect();
+    let chunks: Vec<f64> = answer.latencies().chunks_exact(TOKENS_PER_BAR).filter_map(tokens_per_second).collect();
     let newest = &chunks[chunks.len().saturating_sub(columns)..];
     let fastest = newest.iter().copied().fold(0.0, f64::max);
     newest.iter().map(|rate| skin.glyphs.level(rate / fastest * 0.75)).collect()

@@ -1,0 +1,44 @@
+//! The log file: what native libraries and ortalk itself report while nobody should see it on the screen.
+//!
+//! Several handles may be open at once, those of the redirected standard output and error among them. All of them append,
+//! and an old log is emptied, never replaced, so none goes on writing into a file that has no name any more.
+
+use std::fs::File;
+use std::io;
+use std::path::Path;
+
+/// A log that has grown past this is begun anew, in bytes.
+const LONGEST: u64 = 4 << 20;
+
+/// Opens the log for appending; makes its folder.
+pub fn open(path: &Path) -> io::Result<File> {
+    if let Some(folder) = path.parent() {
+        std::fs::create_dir_all(folder)?;
+    }
+    let file = File::options().create(true).append(true).open(path)?;
+    if file.metadata()?.len() > LONGEST {
+        // Not every system lets a handle that only appends do that.
+        File::options().write(true).truncate(true).open(path)?;
+    }
+    Ok(file)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+
+    #[test]
+    fn a_long_log_is_emptied_and_all_handles_stay_good() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("log/ortalk.log");
+        let mut first = open(&path).unwrap();
+        first.write_all(&vec![b'x'; LONGEST as usize]).unwrap();
+        first.write_all(b"y").unwrap();
+        let mut second = open(&path).unwrap();
+        first.write_all(b"one ").unwrap();
+        second.write_all(b"two").unwrap();
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "one two");
+    }
+}

@@ -1,0 +1,61 @@
+//! What is called of ONNX Runtime's C interface directly, where `ort` has no wrapper or a slow one. All of this module's
+//! unsafe code is here.
+#![allow(unsafe_code)]
+
+use std::ffi::{CStr, c_char};
+use std::ptr;
+
+use ort::AsPointer;
+use ort::session::{IoBinding, Session};
+use ort::sys::OrtStatusPtr;
+
+/// Runs a session on tensors that are bound already.
+///
+/// `ort`'s own `run_binding` wraps every output anew after each run: type, memory and allocator of 61 tensors for a model
+/// of 30 layers, most of a millisecond for each token. Whoever bound the outputs has them.
+///
+/// `session` is borrowed exclusively because ONNX Runtime allows no two runs on one binding at a time.
+pub fn run_bound(session: &mut Session, binding: &IoBinding) -> Result<(), String> {
+    // SAFETY: session and binding are alive for the whole call, and the binding keeps the tensors that it names alive. No
+    // run options are passed, which the interface allows as null.
+    let status = unsafe { (ort::api().RunWithBinding)(session.ptr().cast_mut(), ptr::null(), binding.ptr()) };
+    check(status)
+}
+
+/// For each subgraph that ONNX Runtime assigned, the execution provider's name and how many nodes it has.
+///
+/// `Session_GetEpGraphAssignmentInfo` and its companions (ONNX Runtime 1.24) have no wrapper yet.
+pub fn assigned_subgraphs(session: &Session) -> Result<Vec<(String, usize)>, String> {
+    let api = ort::api();
+    let mut found = Vec::new();
+    // SAFETY: the session is alive for the whole block and owns the subgraphs, nodes and names that the calls hand out;
+    // each pointer is read only after its call reported success (a null status), and the count bounds the reads.
+    unsafe {
+        let (mut subgraphs, mut subgraph_count) = (ptr::null(), 0_usize);
+        check((api.Session_GetEpGraphAssignmentInfo)(session.ptr(), &mut subgraphs, &mut subgraph_count))?;
+        for index in 0..subgraph_count {
+            let subgraph = *subgraphs.add(index);
+            let mut name: *const c_char = ptr::null();
+            check((api.EpAssignedSubgraph_GetEpName)(subgraph, &mut name))?;
+            let (mut nodes, mut node_count) = (ptr::null(), 0_usize);
+            check((api.EpAssignedSubgraph_GetNodes)(subgraph, &mut nodes, &mut node_count))?;
+            found.push((CStr::from_ptr(name).to_string_lossy().into_owned(), node_count));
+        }
+    }
+    Ok(found)
+}
+
+/// The message of an error status, which is ours to release.
+fn check(status: OrtStatusPtr) -> Result<(), String> {
+    if status.0.is_null() {
+        return Ok(());
+    }
+    let api = ort::api();
+    // SAFETY: a status that is not null is valid until it is released, which happens here and only once; its message is
+    // copied before.
+    unsafe {
+        let message = CStr::from_ptr((api.GetErrorMessage)(status.0)).to_string_lossy().into_owned();
+        (api.ReleaseStatus)(status.0);
+        Err(message)
+    }
+}
