@@ -26,6 +26,11 @@ pub enum AfterFetch {
     LeaveSignals,
 }
 
+/// The person or the system asked the program to stop.
+#[derive(Debug, thiserror::Error)]
+#[error("stopped")]
+pub struct Interrupted;
+
 /// Set when the person or the system asks the program to stop.
 #[derive(Debug, Default)]
 struct Interrupt {
@@ -52,13 +57,24 @@ impl Interrupt {
                     let over = shared.over.load(Ordering::SeqCst);
                     let again = shared.asked.swap(true, Ordering::SeqCst);
                     if (over && after == AfterFetch::Exit) || (!over && again) {
-                        std::process::exit(INTERRUPTED.into());
+                        end_now();
                     }
                 }
             });
         })?;
         Ok(interrupt)
     }
+}
+
+/// Not by `exit`, which would tear ONNX Runtime down under the threads that run it: they would report errors, or crash.
+#[cfg(unix)]
+fn end_now() -> ! {
+    signal_hook::low_level::exit(INTERRUPTED.into())
+}
+
+#[cfg(windows)]
+fn end_now() -> ! {
+    std::process::exit(INTERRUPTED.into())
 }
 
 #[cfg(unix)]
@@ -137,8 +153,7 @@ impl FetchDisplay {
             unit: Unit::Bytes,
             note: progress.note.as_deref(),
         });
-        let asked = self.interrupt.as_ref().is_some_and(|interrupt| interrupt.asked.load(Ordering::SeqCst));
-        if asked { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        if self.interrupted() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     }
 
     /// For `builder::cached`; a build takes seconds and cannot be stopped on the way.
@@ -198,6 +213,15 @@ impl FetchDisplay {
             interrupt.over.store(true, Ordering::SeqCst);
         }
     }
+
+    /// Fails where a stop was asked for that nothing has honoured yet, as a build cannot.
+    pub fn go_on(&self) -> Result<(), Interrupted> {
+        if self.interrupted() { Err(Interrupted) } else { Ok(()) }
+    }
+
+    fn interrupted(&self) -> bool {
+        self.interrupt.as_ref().is_some_and(|interrupt| interrupt.asked.load(Ordering::SeqCst))
+    }
 }
 
 impl Drop for FetchDisplay {
@@ -235,4 +259,19 @@ pub fn megabytes(bytes: u64) -> String {
 /// The exit status for a fetch that was stopped.
 pub fn interrupted() -> ExitCode {
     ExitCode::from(INTERRUPTED)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stop_that_a_build_could_not_honour_is_honoured_after_it() {
+        let mut display = FetchDisplay::new(AfterFetch::Exit);
+        assert!(display.go_on().is_ok());
+        display.interrupt = Some(Arc::default());
+        assert!(display.go_on().is_ok());
+        display.interrupt = Some(Arc::new(Interrupt { asked: true.into(), over: false.into() }));
+        assert_eq!(display.go_on().unwrap_err().to_string(), "stopped");
+    }
 }

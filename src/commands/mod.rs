@@ -23,10 +23,8 @@ pub fn main() -> ExitCode {
         Err(error) if is_broken_pipe(&error) => ExitCode::from(BROKEN_PIPE),
         Err(error) => {
             eprintln!("ortalk: {error:#}");
-            match error.downcast_ref::<ProvisionError>() {
-                Some(stopped) if stopped.is_cancelled() => fetch::interrupted(),
-                _ => ExitCode::FAILURE,
-            }
+            let cancelled = error.downcast_ref::<ProvisionError>().is_some_and(ProvisionError::is_cancelled);
+            if cancelled || error.is::<fetch::Interrupted>() { fetch::interrupted() } else { ExitCode::FAILURE }
         }
     }
 }

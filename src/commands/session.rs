@@ -44,6 +44,7 @@ pub fn prepare(args: &ChatArgs, after: AfterFetch) -> anyhow::Result<Prepared> {
     let library = library(&settings, &paths, &mut display)?.path;
     let model = model(args.model.as_deref(), &settings, &paths, &mut display)?;
     display.finish();
+    display.go_on()?;
     let answers = answer_settings(args, &settings, &Sampling::suggested(&read_config(&model)?.search))?;
     let threads = args.threads.map(usize::from).or(settings.threads.map(NonZeroUsize::get));
     Ok(Prepared { paths, settings, answers, model, library, threads })

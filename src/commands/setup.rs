@@ -15,7 +15,9 @@ pub fn run() -> anyhow::Result<ExitCode> {
     let mut display = FetchDisplay::new(AfterFetch::Exit);
     let rows = fetch_all(&settings, &paths, &mut display);
     display.finish();
-    print!("{}", table(&rows?));
+    let rows = rows?;
+    display.go_on()?;
+    print!("{}", table(&rows));
     Ok(ExitCode::SUCCESS)
 }
 

@@ -93,7 +93,7 @@ pub enum RouteError {
 }
 
 pub fn route(facts: &RoutingFacts<'_>) -> Result<RoutingDecision, RouteError> {
-    let needed = facts.prompt_tokens + facts.answer_tokens;
+    let needed = facts.prompt_tokens.saturating_add(facts.answer_tokens);
     let ready: Vec<LaneFacts<'_>> =
         facts.lanes.iter().copied().filter(|lane| lane.status.state == LaneState::Ready).collect();
 

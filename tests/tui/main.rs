@@ -101,7 +101,8 @@ fn signals_restore_the_terminal_and_are_told_apart() {
         let start = Instant::now();
         chat.signal(signal);
         assert_eq!(chat.exit_code(), status);
-        assert!(start.elapsed() < Duration::from_secs(1), "{:?}", start.elapsed());
+        // By itself: the thread that ends it by force waits for two seconds.
+        assert!(start.elapsed() < Duration::from_secs(2), "{:?}", start.elapsed());
         chat.assert_restored();
     }
 }
@@ -123,7 +124,7 @@ fn the_program_ends_when_its_terminal_disappears() {
         chat.send("tell me a long story\r");
         chat.wait_for("Esc cancel");
         chat.close_terminal();
-        chat.assert_ends_within(Duration::from_secs(2));
+        chat.assert_ends_within(Duration::from_secs(10));
     }
 }
 
@@ -136,7 +137,7 @@ fn a_terminal_that_reads_nothing_does_not_keep_the_program() {
     chat.stop_reading();
     std::thread::sleep(Duration::from_secs(1));
     chat.signal(rustix::process::Signal::TERM);
-    chat.assert_ends_within(Duration::from_secs(4));
+    chat.assert_ends_within(Duration::from_secs(10));
 }
 
 #[test]

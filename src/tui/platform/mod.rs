@@ -3,6 +3,7 @@
 //! - `Saved::take_over(log)`: the way to the screen, with the program's own output sent to the log; `Saved::restore`
 //! - `terminal_gone()`: nobody is at the other end any more
 //! - `can_stop()` and `stop(by)`: give the shell its turn
+//! - `end_now(status)`: the process's end, without the libraries' own
 //! - `watch_signals(send)`: a thread that reports signals and ends the process if it does not end by itself
 //! - `NULL_DEVICE`
 
@@ -23,5 +24,5 @@ pub const GRACE: std::time::Duration = std::time::Duration::from_secs(2);
 fn end(number: i32, last_wish: fn()) {
     let _ = std::thread::Builder::new().spawn(last_wish);
     std::thread::sleep(GRACE / 10);
-    std::process::exit(128 + number);
+    end_now(128 + number);
 }

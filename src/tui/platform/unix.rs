@@ -68,6 +68,11 @@ pub fn can_stop() -> bool {
     rustix::process::getsid(None).is_ok_and(|session| session != rustix::process::getpid())
 }
 
+/// Not by `exit`, which would tear ONNX Runtime down under the threads that run it.
+pub fn end_now(status: i32) -> ! {
+    signal_hook::low_level::exit(status)
+}
+
 /// Counts SIGCONT.
 static CONTINUED: (Mutex<u64>, Condvar) = (Mutex::new(0), Condvar::new());
 

@@ -38,6 +38,10 @@ pub fn stop(_by: SuspendedBy) -> io::Result<()> {
     Err(io::ErrorKind::Unsupported.into())
 }
 
+pub fn end_now(status: i32) -> ! {
+    std::process::exit(status)
+}
+
 /// Reports the console's control events, under the numbers of the Unix signals that mean the same.
 pub fn watch_signals(send: impl Fn(Signal) + Send + 'static, last_wish: fn()) -> io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
