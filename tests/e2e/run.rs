@@ -5,7 +5,7 @@ use std::process::Stdio;
 
 use serde_json::Value;
 
-use crate::support::{ortalk, succeed, text};
+use crate::support::{model, ortalk, succeed, text};
 
 fn json(arguments: &[&str]) -> Value {
     serde_json::from_slice(&succeed(arguments).stdout).unwrap()
@@ -131,4 +131,28 @@ fn a_prompt_that_cannot_fit_is_refused_with_the_numbers() {
     let output = child.wait_with_output().unwrap();
     assert!(!output.status.success());
     assert!(text(&output.stderr).contains("a context of 8192"), "{}", text(&output.stderr));
+}
+
+/// The default model's folder once more, with this in its configuration's place of `key`.
+fn configured(key: &str, value: Value) -> tempfile::TempDir {
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    for entry in std::fs::read_dir(model()).unwrap() {
+        let entry = entry.unwrap();
+        if entry.file_name() != "genai_config.json" {
+            std::fs::hard_link(entry.path(), folder.path().join(entry.file_name())).unwrap();
+        }
+    }
+    let text = std::fs::read(model().join("genai_config.json")).unwrap();
+    let mut config: Value = serde_json::from_slice(&text).unwrap();
+    *config.pointer_mut(key).unwrap() = value;
+    std::fs::write(folder.path().join("genai_config.json"), config.to_string()).unwrap();
+    folder
+}
+
+#[test]
+fn an_answer_that_fills_the_context_says_so() {
+    let folder = configured("/model/context_length", 48.into());
+    let model = folder.path().to_str().unwrap();
+    let output = succeed(&["run", "Tell me a long story.", "--temperature", "0", "--model", model]);
+    assert!(text(&output.stderr).contains("(the context is full)"), "{}", text(&output.stderr));
 }
