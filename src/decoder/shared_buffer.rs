@@ -75,7 +75,8 @@ impl SharedBufferDecoder {
 
         let mut expected = vec![names.input_ids.clone(), names.attention_mask.clone()];
         let mut binding = session.create_binding().map_err(run_error)?;
-        let mut cache = Vec::with_capacity(2 * decoder.num_hidden_layers);
+        // Grown as it goes: the number of layers is the configuration's word until the graph has been asked for each.
+        let mut cache = Vec::new();
         let capacity = FIRST_CAPACITY.min(options.context);
         let shape = [1, decoder.num_key_value_heads, capacity, decoder.head_size];
         for layer in 0..decoder.num_hidden_layers {

@@ -156,3 +156,11 @@ fn an_answer_that_fills_the_context_says_so() {
     let output = succeed(&["run", "Tell me a long story.", "--temperature", "0", "--model", model]);
     assert!(text(&output.stderr).contains("(the context is full)"), "{}", text(&output.stderr));
 }
+
+#[test]
+fn a_number_of_layers_that_no_model_has_is_refused() {
+    let folder = configured("/model/decoder/num_hidden_layers", (1_u64 << 62).into());
+    let output = ortalk(&["run", "Hi", "--model", folder.path().to_str().unwrap()]).output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    assert!(text(&output.stderr).contains("has no input 'past_key_values.30.key'"), "{}", text(&output.stderr));
+}
