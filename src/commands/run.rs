@@ -114,7 +114,7 @@ fn follow(
 }
 
 /// Each piece is seen at once; a reader that went away ends the program quietly, as pipes do.
-fn print_now(text: &str) -> anyhow::Result<()> {
+pub fn print_now(text: &str) -> anyhow::Result<()> {
     let mut stdout = std::io::stdout().lock();
     stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()).context("standard output cannot be written")
 }

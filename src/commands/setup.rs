@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use super::fetch::{AfterFetch, FetchDisplay, megabytes};
+use super::run::print_now;
 use super::session;
 use crate::config::Settings;
 use crate::paths::Paths;
@@ -15,7 +16,7 @@ pub fn run() -> anyhow::Result<ExitCode> {
     let mut display = FetchDisplay::new(AfterFetch::Exit);
     let rows = fetch_all(&settings, &paths, &mut display);
     display.finish();
-    print!("{}", table(&rows?));
+    print_now(&table(&rows?))?;
     Ok(ExitCode::SUCCESS)
 }
 

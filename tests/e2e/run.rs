@@ -164,3 +164,13 @@ fn a_number_of_layers_that_no_model_has_is_refused() {
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     assert!(text(&output.stderr).contains("has no input 'past_key_values.30.key'"), "{}", text(&output.stderr));
 }
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_full_disk_behind_standard_output_is_said() {
+    model();
+    let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+    let output = ortalk(&["setup"]).stdout(full).output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    assert!(text(&output.stderr).contains("standard output cannot be written"), "{}", text(&output.stderr));
+}
