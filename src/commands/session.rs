@@ -19,6 +19,9 @@ use crate::provision::{self, DEFAULT_MODEL_NAME, FoundLibrary, ObtainError};
 /// The longest answer where nobody said otherwise, in tokens; the help says it, too.
 const DEFAULT_MAX_TOKENS: usize = 1024;
 
+/// More than any machine's cores. ONNX Runtime takes a minute to start and end some thousands of threads.
+const MOST_THREADS: usize = 1024;
+
 /// As SmolLM2's model card samples.
 const DEFAULT_MODEL_SAMPLING: SamplingDefaults = SamplingDefaults { temperature: 0.2, top_p: 0.9, top_k: 50 };
 
@@ -53,6 +56,7 @@ pub fn prepare(args: &ChatArgs, after: AfterFetch) -> anyhow::Result<Prepared> {
     display.finish();
     let defaults = defaults(args, &settings, &Sampling::suggested(&read_config(&model)?.search))?;
     let threads = args.threads.map(usize::from).or(settings.threads);
+    check_count("threads", threads, MOST_THREADS)?;
     Ok(Prepared { paths, settings, defaults, model, library, threads })
 }
 
@@ -134,10 +138,12 @@ fn defaults(args: &ChatArgs, settings: &Settings, suggested: &Sampling) -> anyho
         seed: args.seed,
     };
     check_sampling(&sampling)?;
+    let max_tokens = args.max_tokens.map(|n| n as usize).or(settings.max_tokens);
+    check_count("max-tokens", max_tokens, u32::MAX as usize)?;
     Ok(ChatDefaults {
         system: args.system.clone().or(settings.system.clone()),
         sampling,
-        max_tokens: args.max_tokens.map(|n| n as usize).or(settings.max_tokens).unwrap_or(DEFAULT_MAX_TOKENS),
+        max_tokens: max_tokens.unwrap_or(DEFAULT_MAX_TOKENS),
         lane: args.lane,
     })
 }
@@ -156,6 +162,14 @@ fn check_sampling(sampling: &Sampling) -> anyhow::Result<()> {
         }
     }
     Ok(())
+}
+
+/// What the arguments refuse must not come in through the settings.
+fn check_count(name: &str, value: Option<usize>, most: usize) -> anyhow::Result<()> {
+    match value {
+        Some(value) if !(1..=most).contains(&value) => bail!("{name} is '{value}'; it must be between 1 and {most}"),
+        _ => Ok(()),
+    }
 }
 
 /// A log that has grown past this is begun anew, in bytes.
@@ -177,4 +191,18 @@ fn log_sink(path: &Path) -> LogSink {
             let _ = writeln!(file, "{line}");
         }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_outside_of_their_range_are_refused() {
+        for (value, good) in [(Some(0), false), (Some(1), true), (Some(4), true), (Some(5), false), (None, true)] {
+            assert_eq!(check_count("threads", value, 4).is_ok(), good, "{value:?}");
+        }
+        let error = check_count("threads", Some(0), 4).unwrap_err().to_string();
+        assert_eq!(error, "threads is '0'; it must be between 1 and 4");
+    }
 }

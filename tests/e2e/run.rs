@@ -103,7 +103,7 @@ fn a_reader_that_goes_away_ends_it() {
 
 #[test]
 fn what_is_wrong_is_said() {
-    let cases: [(&[&str], &str); 7] = [
+    let cases: [(&[&str], &str); 8] = [
         (&["run", "Hi", "--temperature", "-1"], "temperature is '-1'; it must be 0 or more"),
         (&["run", "Hi", "--top-p", "1.5"], "top-p is '1.5'; it must be between 0 and 1"),
         (&["run", "Hi", "--lane", "npu"], "the npu lane was asked for, but it is not ready"),
@@ -111,6 +111,7 @@ fn what_is_wrong_is_said() {
         (&["run", ""], "the prompt is empty"),
         (&["run", "Hi", "--model", "/no/such/model"], "'/no/such/model', but there is no such file or folder"),
         (&["run", "Hi", "-n", "0"], "0 is not in 1.."),
+        (&["run", "Hi", "--threads", "9999"], "threads is '9999'; it must be between 1 and 1024"),
     ];
     for (arguments, expected) in cases {
         let output = ortalk(arguments).output().unwrap();
