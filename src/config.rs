@@ -30,10 +30,10 @@ pub struct Settings {
 
 #[derive(Debug, thiserror::Error)]
 pub enum SettingsError {
-    #[error("the settings file '{}' cannot be read: {source}", path.display())]
-    Read { path: PathBuf, source: std::io::Error },
-    #[error("the settings file '{}' is not right:\n{source}", path.display())]
-    Parse { path: PathBuf, source: Box<toml::de::Error> },
+    #[error("the settings file '{}' cannot be read: {error}", path.display())]
+    Read { path: PathBuf, error: std::io::Error },
+    #[error("the settings file '{}' is not right:\n{error}", path.display())]
+    Parse { path: PathBuf, error: Box<toml::de::Error> },
 }
 
 impl Settings {
@@ -42,9 +42,9 @@ impl Settings {
         let text = match std::fs::read_to_string(path) {
             Ok(text) => text,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Self::default()),
-            Err(source) => return Err(SettingsError::Read { path: path.into(), source }),
+            Err(error) => return Err(SettingsError::Read { path: path.into(), error }),
         };
-        toml::from_str(&text).map_err(|source| SettingsError::Parse { path: path.into(), source: Box::new(source) })
+        toml::from_str(&text).map_err(|error| SettingsError::Parse { path: path.into(), error: Box::new(error) })
     }
 }
 
@@ -79,6 +79,15 @@ mod tests {
             let error = parse(&format!("{key} = 0")).unwrap_err().to_string();
             assert!(error.contains(key) && error.contains("nonzero"), "{error}");
         }
+    }
+
+    #[test]
+    fn a_fault_is_told_once() {
+        let error = anyhow::Error::from(parse("thraeds = 3").unwrap_err());
+        assert_eq!(format!("{error:#}").matches("thraeds = 3").count(), 1, "{error:#}");
+        let folder = tempfile::tempdir().unwrap();
+        let error = anyhow::Error::from(Settings::load(folder.path()).unwrap_err());
+        assert_eq!(format!("{error:#}").matches("os error").count(), 1, "{error:#}");
     }
 
     #[test]

@@ -31,10 +31,19 @@ pub fn run(args: RunArgs) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     print_now("\n")?;
-    if answer.finished.reason == FinishReason::Length {
-        eprintln!("ortalk: the answer was cut after {} tokens (--max-tokens)", answer.finished.usage.completion_tokens);
+    if let Some(why) = cut(&answer.finished.reason) {
+        eprintln!("ortalk: the answer was cut after {} tokens ({why})", answer.finished.usage.completion_tokens);
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// What cut the answer before its own end.
+fn cut(reason: &FinishReason) -> Option<&'static str> {
+    match reason {
+        FinishReason::Length => Some("--max-tokens"),
+        FinishReason::ContextFull => Some("the context is full"),
+        FinishReason::Stop | FinishReason::Cancelled | FinishReason::Error(_) => None,
+    }
 }
 
 /// The argument, standard input, or both with standard input after the argument.
@@ -91,7 +100,7 @@ fn follow(
 }
 
 /// Each piece is seen at once; a reader that went away ends the program quietly, as pipes do.
-fn print_now(text: &str) -> anyhow::Result<()> {
+pub fn print_now(text: &str) -> anyhow::Result<()> {
     let mut stdout = std::io::stdout().lock();
     stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()).context("standard output cannot be written")
 }

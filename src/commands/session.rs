@@ -21,6 +21,9 @@ use crate::provision::{self, DEFAULT_MODEL_NAME, FoundLibrary, ObtainError};
 /// The longest answer where nobody said otherwise, in tokens; the help says it, too.
 const DEFAULT_MAX_TOKENS: usize = 1024;
 
+/// More than any machine's cores. ONNX Runtime takes a minute to start and end some thousands of threads.
+const MOST_THREADS: usize = 1024;
+
 /// As SmolLM2's model card samples.
 const DEFAULT_MODEL_SAMPLING: SamplingDefaults = SamplingDefaults { temperature: 0.2, top_p: 0.9, top_k: 50 };
 
@@ -47,6 +50,7 @@ pub fn prepare(args: &ChatArgs, after: AfterFetch) -> anyhow::Result<Prepared> {
     display.go_on()?;
     let answers = answer_settings(args, &settings, &Sampling::suggested(&read_config(&model)?.search))?;
     let threads = args.threads.map(usize::from).or(settings.threads.map(NonZeroUsize::get));
+    check_count("threads", threads, MOST_THREADS)?;
     Ok(Prepared { paths, settings, answers, model, library, threads })
 }
 
@@ -125,14 +129,12 @@ fn answer_settings(args: &ChatArgs, settings: &Settings, suggested: &Sampling) -
         seed: args.seed,
     };
     check_sampling(&sampling)?;
+    let max_tokens = args.max_tokens.map(|n| n as usize).or(settings.max_tokens.map(NonZeroUsize::get));
+    check_count("max-tokens", max_tokens, u32::MAX as usize)?;
     Ok(AnswerSettings {
         system: args.system.clone().or(settings.system.clone()),
         sampling,
-        max_tokens: args
-            .max_tokens
-            .map(|n| n as usize)
-            .or(settings.max_tokens.map(NonZeroUsize::get))
-            .unwrap_or(DEFAULT_MAX_TOKENS),
+        max_tokens: max_tokens.unwrap_or(DEFAULT_MAX_TOKENS),
         lane: args.lane,
     })
 }
@@ -153,6 +155,14 @@ fn check_sampling(sampling: &Sampling) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// A count that no machine could keep to would only exhaust it.
+fn check_count(name: &str, value: Option<usize>, most: usize) -> anyhow::Result<()> {
+    match value {
+        Some(value) if value > most => bail!("{name} is '{value}'; it must be between 1 and {most}"),
+        _ => Ok(()),
+    }
+}
+
 /// Appends what native libraries report to the log file; a log that cannot be written is no reason to stop.
 fn log_sink(path: &Path) -> LogSink {
     let file = Mutex::new(log_file::open(path).ok());
@@ -161,4 +171,18 @@ fn log_sink(path: &Path) -> LogSink {
             let _ = writeln!(file, "{line}");
         }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_outside_of_their_range_are_refused() {
+        for (value, good) in [(Some(0), false), (Some(1), true), (Some(4), true), (Some(5), false), (None, true)] {
+            assert_eq!(check_count("threads", value, 4).is_ok(), good, "{value:?}");
+        }
+        let error = check_count("threads", Some(0), 4).unwrap_err().to_string();
+        assert_eq!(error, "threads is '0'; it must be between 1 and 4");
+    }
 }

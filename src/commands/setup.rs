@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use super::fetch::{AfterFetch, FetchDisplay, megabytes};
+use super::run::print_now;
 use super::session;
 use crate::config::Settings;
 use crate::paths::Paths;
@@ -17,7 +18,7 @@ pub fn run() -> anyhow::Result<ExitCode> {
     display.finish();
     let rows = rows?;
     display.go_on()?;
-    print!("{}", table(&rows));
+    print_now(&table(&rows))?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -75,8 +75,10 @@ impl Finished {
 pub enum FinishReason {
     /// The model ended its answer, or a stop text was met.
     Stop,
-    /// `max_tokens` or the end of the context was reached.
+    /// `max_tokens` was reached.
     Length,
+    /// The context has no room for another token.
+    ContextFull,
     Cancelled,
     Error(String),
 }
@@ -85,7 +87,7 @@ impl FinishReason {
     pub fn name(&self) -> &'static str {
         match self {
             Self::Stop => "stop",
-            Self::Length => "length",
+            Self::Length | Self::ContextFull => "length",
             Self::Cancelled => "cancelled",
             Self::Error(_) => "error",
         }

@@ -120,10 +120,16 @@ impl Answer {
             if released.stopped {
                 return Ok(FinishReason::Stop);
             }
-            let full = lane.decoder.position() + 1 > lane.decoder.context_limit();
-            if self.usage.completion_tokens >= job.max_tokens || full {
+            let cut = if self.usage.completion_tokens >= job.max_tokens {
+                Some(FinishReason::Length)
+            } else if lane.decoder.position() + 1 > lane.decoder.context_limit() {
+                Some(FinishReason::ContextFull)
+            } else {
+                None
+            };
+            if let Some(cut) = cut {
                 release_held(job, &mut detokenizer, &mut stops)?;
-                return Ok(FinishReason::Length);
+                return Ok(cut);
             }
             if cancelled() {
                 return Ok(FinishReason::Cancelled);
@@ -279,11 +285,11 @@ mod tests {
     }
 
     #[test]
-    fn the_end_of_the_context_is_a_length_finish() {
+    fn the_end_of_the_context_is_told_from_the_longest_answer() {
         // Five prompt tokens and three answered ones fill eight; the fourth is chosen but has no room to go on from.
         let (pieces, finished) = answer(&mut lane(ScriptedDecoder::new(&script("abcdefgh"), 8)), "Hello", 50, &[]);
         assert_eq!(pieces.concat(), "abcd");
-        assert_eq!(finished.reason, FinishReason::Length);
+        assert_eq!(finished.reason, FinishReason::ContextFull);
     }
 
     #[test]

@@ -31,8 +31,8 @@ pub struct ModelFolder {
 pub enum ModelError {
     #[error("'{}' is no model folder: it has no {CONFIG_FILE}; `ortalk build` makes one from a GGUF file", .0.display())]
     NotAModelFolder(PathBuf),
-    #[error("'{}' cannot be read: {source}", path.display())]
-    Read { path: PathBuf, source: std::io::Error },
+    #[error("'{}' cannot be read: {error}", path.display())]
+    Read { path: PathBuf, error: std::io::Error },
     #[error("'{}' is not right: {reason}", path.display())]
     Invalid { path: PathBuf, reason: String },
     #[error("'{}' has no chat template: neither chat_template.jinja nor chat_template in tokenizer_config.json", .0.display())]
@@ -95,12 +95,12 @@ fn template_source(path: &Path, tokenizer_config: &serde_json::Value) -> Result<
             .and_then(|template| template.as_str())
             .map(str::to_string)
             .ok_or_else(|| ModelError::NoTemplate(path.into())),
-        Err(source) => Err(ModelError::Read { path: file, source }),
+        Err(error) => Err(ModelError::Read { path: file, error }),
     }
 }
 
 fn read_json<T: serde::de::DeserializeOwned>(path: &Path) -> Result<T, ModelError> {
-    let text = std::fs::read(path).map_err(|source| ModelError::Read { path: path.into(), source })?;
+    let text = std::fs::read(path).map_err(|error| ModelError::Read { path: path.into(), error })?;
     serde_json::from_slice(&text).map_err(|error| ModelError::Invalid { path: path.into(), reason: error.to_string() })
 }
 

@@ -27,6 +27,9 @@ pub enum TemplateError {
 
 const NAME: &str = "chat_template";
 
+/// Steps that one rendering may take, so that a template that loops without end stops. A turn takes some tens of them.
+const MOST_STEPS: u64 = 20_000_000;
+
 impl ChatTemplate {
     /// `tokenizer_config` gives the texts of the special tokens that a template may name.
     pub fn new(source: &str, tokenizer_config: &serde_json::Value) -> Result<Self, TemplateError> {
@@ -37,6 +40,7 @@ impl ChatTemplate {
         environment.add_function("raise_exception", |message: String| -> Result<String, minijinja::Error> {
             Err(minijinja::Error::new(ErrorKind::InvalidOperation, message))
         });
+        environment.set_fuel(Some(MOST_STEPS));
         environment.add_template_owned(NAME, source.to_string()).map_err(TemplateError::Parse)?;
         let token = |key: &str| special_token(tokenizer_config, key);
         Ok(Self { environment, bos_token: token("bos_token"), eos_token: token("eos_token") })
@@ -97,6 +101,20 @@ mod tests {
     fn a_template_can_refuse() {
         let error = render("{{ raise_exception('roles must alternate') }}").unwrap_err().to_string();
         assert!(error.contains("roles must alternate"), "{error}");
+    }
+
+    #[test]
+    fn a_template_without_end_is_stopped() {
+        let source = "{% for a in range(100000) %}{% for b in range(100000) %}{% endfor %}{% endfor %}";
+        assert!(matches!(render(source), Err(TemplateError::Render(_))));
+    }
+
+    #[test]
+    fn a_very_long_conversation_is_rendered() {
+        let source = "{% for m in messages %}{{ '<' + m['role'] + '>' + m['content'] }}{% endfor %}";
+        let messages = vec![USER; 20_000];
+        let text = ChatTemplate::new(source, &serde_json::Value::Null).unwrap().render(&messages, true).unwrap();
+        assert_eq!(text.len(), 20_000 * "<user>Hi".len());
     }
 
     #[test]

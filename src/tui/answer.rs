@@ -134,12 +134,14 @@ impl Answer {
     /// Tokens in the context now, and how many it can hold.
     pub fn context(&self) -> Option<(usize, usize)> {
         let limit = self.decision.as_ref()?.context_limit;
-        Some((self.prompt_tokens()? + self.tokens, limit))
+        // What is computed is what the cache holds; the last token of a full context has no place in it.
+        Some(((self.prefill?.done + self.tokens).min(limit), limit))
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::fixtures::decision;
     use super::*;
     use crate::engine::Token;
 
@@ -155,5 +157,21 @@ mod tests {
         assert_eq!(answer.latencies(), [Duration::from_millis(10); 3]);
         assert!((answer.tokens_per_second().unwrap() - 100.0).abs() < 1e-9);
         assert_eq!(answer.phase(), Phase::Decode);
+    }
+
+    #[test]
+    fn the_context_holds_what_was_computed_and_never_more_than_its_limit() {
+        let mut answer = Answer::new(0, Instant::now());
+        answer.note(&GenerationEvent::Routed(RoutingDecision { context_limit: 8, ..decision() }));
+        // A prompt that was refused has put nothing there.
+        assert_eq!(answer.context(), None);
+        answer.note(&GenerationEvent::PrefillProgress(PrefillProgress { done: 2, total: 6, reused: 2 }));
+        assert_eq!(answer.context(), Some((2, 8)));
+        answer.note(&GenerationEvent::PrefillProgress(PrefillProgress { done: 6, total: 6, reused: 2 }));
+        for _ in 0..3 {
+            let at = Instant::now();
+            answer.note(&GenerationEvent::Token(Token { text: "x".into(), id: 1, at, lane: LaneId::Cpu }));
+        }
+        assert_eq!(answer.context(), Some((8, 8)));
     }
 }

@@ -101,6 +101,13 @@ fn ending(reason: &FinishReason, usage: Usage) -> Option<(Level, String)> {
             let text = format!("length: cut off after {} tokens, it may not be complete", usage.completion_tokens);
             Some((Level::Warning, text))
         }
+        FinishReason::ContextFull => {
+            let text = format!(
+                "length: the context was full after {} tokens, it may not be complete",
+                usage.completion_tokens
+            );
+            Some((Level::Warning, text))
+        }
         FinishReason::Cancelled => Some((Level::Warning, "cancelled".to_string())),
         FinishReason::Error(message) => {
             Some((Level::Error, format!("error: {}", super::text::sanitize::sanitize(message))))

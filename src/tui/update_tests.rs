@@ -114,6 +114,10 @@ fn ends_are_told_apart() {
     for (reason, expected) in [
         (FinishReason::Stop, None),
         (FinishReason::Length, Some((Level::Warning, "length: cut off after 2 tokens, it may not be complete"))),
+        (
+            FinishReason::ContextFull,
+            Some((Level::Warning, "length: the context was full after 2 tokens, it may not be complete")),
+        ),
         (FinishReason::Cancelled, Some((Level::Warning, "cancelled"))),
         (FinishReason::Error("QNN\x1b lost".into()), Some((Level::Error, "error: QNN^[ lost"))),
     ] {

@@ -5,7 +5,7 @@ use std::process::Stdio;
 
 use serde_json::Value;
 
-use crate::support::{ortalk, succeed, text};
+use crate::support::{model, ortalk, succeed, text};
 
 fn json(arguments: &[&str]) -> Value {
     serde_json::from_slice(&succeed(arguments).stdout).unwrap()
@@ -103,7 +103,7 @@ fn a_reader_that_goes_away_ends_it() {
 
 #[test]
 fn what_is_wrong_is_said() {
-    let cases: [(&[&str], &str); 7] = [
+    let cases: [(&[&str], &str); 8] = [
         (&["run", "Hi", "--temperature", "-1"], "temperature is '-1'; it must be 0 or more"),
         (&["run", "Hi", "--top-p", "1.5"], "top-p is '1.5'; it must be between 0 and 1"),
         (&["run", "Hi", "--lane", "npu"], "the npu lane was asked for, but it is not ready"),
@@ -111,6 +111,7 @@ fn what_is_wrong_is_said() {
         (&["run", ""], "the prompt is empty"),
         (&["run", "Hi", "--model", "/no/such/model"], "'/no/such/model', but there is no such file or folder"),
         (&["run", "Hi", "-n", "0"], "0 is not in 1.."),
+        (&["run", "Hi", "--threads", "9999"], "threads is '9999'; it must be between 1 and 1024"),
     ];
     for (arguments, expected) in cases {
         let output = ortalk(arguments).output().unwrap();
@@ -131,4 +132,46 @@ fn a_prompt_that_cannot_fit_is_refused_with_the_numbers() {
     let output = child.wait_with_output().unwrap();
     assert!(!output.status.success());
     assert!(text(&output.stderr).contains("a context of 8192"), "{}", text(&output.stderr));
+}
+
+/// The default model's folder once more, with this in its configuration's place of `key`.
+fn configured(key: &str, value: Value) -> tempfile::TempDir {
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    for entry in std::fs::read_dir(model()).unwrap() {
+        let entry = entry.unwrap();
+        if entry.file_name() != "genai_config.json" {
+            std::fs::hard_link(entry.path(), folder.path().join(entry.file_name())).unwrap();
+        }
+    }
+    let text = std::fs::read(model().join("genai_config.json")).unwrap();
+    let mut config: Value = serde_json::from_slice(&text).unwrap();
+    *config.pointer_mut(key).unwrap() = value;
+    std::fs::write(folder.path().join("genai_config.json"), config.to_string()).unwrap();
+    folder
+}
+
+#[test]
+fn an_answer_that_fills_the_context_says_so() {
+    let folder = configured("/model/context_length", 48.into());
+    let model = folder.path().to_str().unwrap();
+    let output = succeed(&["run", "Tell me a long story.", "--temperature", "0", "--model", model]);
+    assert!(text(&output.stderr).contains("(the context is full)"), "{}", text(&output.stderr));
+}
+
+#[test]
+fn a_number_of_layers_that_no_model_has_is_refused() {
+    let folder = configured("/model/decoder/num_hidden_layers", (1_u64 << 62).into());
+    let output = ortalk(&["run", "Hi", "--model", folder.path().to_str().unwrap()]).output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    assert!(text(&output.stderr).contains("has no input 'past_key_values.30.key'"), "{}", text(&output.stderr));
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_full_disk_behind_standard_output_is_said() {
+    model();
+    let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+    let output = ortalk(&["setup"]).stdout(full).output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    assert!(text(&output.stderr).contains("standard output cannot be written"), "{}", text(&output.stderr));
 }
