@@ -100,7 +100,11 @@ pub fn fit(
 /// the last message.
 fn cuts(messages: &[ChatMessage]) -> Vec<usize> {
     let last = messages.len().saturating_sub(1);
-    (0..messages.len()).filter(|index| messages[*index].role == Role::User || *index == last).collect()
+    (0..messages.len())
+        .filter(|index| messages[*index].role == Role::User || *index == last)
+        // The system message is kept apart from the cut.
+        .filter(|index| messages[*index].role != Role::System)
+        .collect()
 }
 
 #[cfg(test)]

@@ -19,11 +19,20 @@ const PLUGIN_FILE: &str =
 
 /// `dev` is the folder of device nodes, `/dev` outside tests.
 pub(super) fn look(devices: &[DeviceListing], plugin_folders: &[PathBuf], dev: &Path) -> NpuAbsence {
-    let plugin = plugin_folders.iter().map(|folder| folder.join(PLUGIN_FILE)).find(|file| file.is_file());
+    let plugin = plugin_folders.iter().find_map(|folder| plugin_in(folder));
     let listed = devices.iter().find(|device| device.kind == DeviceKind::Npu);
     let device =
         listed.map(|device| format!("{} ({})", device.vendor, device.execution_provider)).or_else(|| node(dev));
     NpuAbsence { plugin, device }
+}
+
+/// Right in the folder, or in one folder below it, as packages lie in ortalk's cache.
+fn plugin_in(folder: &Path) -> Option<PathBuf> {
+    let below = std::fs::read_dir(folder).into_iter().flatten().filter_map(|entry| Some(entry.ok()?.path()));
+    std::iter::once(folder.to_path_buf())
+        .chain(below)
+        .map(|folder| folder.join(PLUGIN_FILE))
+        .find(|file| file.is_file())
 }
 
 /// Linux names Qualcomm's compute DSP `fastrpc-cdsp`, and other NPUs `accel/accel0` and so on.
@@ -77,6 +86,16 @@ mod tests {
         assert_eq!(found.plugin, Some(dir.path().join(PLUGIN_FILE)));
         assert!(found.device.clone().unwrap().ends_with("accel0"));
         assert!(found.to_string().starts_with("no model built for the NPU"), "{found}");
+    }
+
+    #[test]
+    fn the_plug_in_is_found_in_a_package_s_folder() {
+        let dir = tempfile::tempdir().unwrap();
+        let package = dir.path().join("onnxruntime-qnn-2.7.0");
+        std::fs::create_dir(&package).unwrap();
+        std::fs::write(package.join(PLUGIN_FILE), "").unwrap();
+        let found = look(&[], &[dir.path().join("none"), dir.path().into()], dir.path());
+        assert_eq!(found.plugin, Some(package.join(PLUGIN_FILE)));
     }
 
     #[test]

@@ -39,7 +39,7 @@ pub fn runtime() -> OnnxRuntime {
 /// The real binary with the tests' folder, and nothing of the caller's settings.
 pub fn ortalk(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_ortalk"));
-    command.args(arguments).env("ORTALK_HOME", home()).stdin(Stdio::null());
+    command.args(arguments).env("ORTALK_HOME", home()).env_remove("ORT_DYLIB_PATH").stdin(Stdio::null());
     command
 }
 
