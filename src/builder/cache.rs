@@ -3,6 +3,7 @@
 //! A folder's name tells the source file and the recipe apart, so a changed file or a new recipe is built anew. Several
 //! processes may want the same folder: one builds, the others wait for it.
 
+use std::collections::BTreeMap;
 use std::fs::{self, File, TryLockError};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
@@ -10,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::{BuildError, BuildOptions, BuildProgress, BuildStage, RECIPE, build};
-use crate::model::CONFIG_FILE;
+use crate::model::BUILD_FILE;
 
 /// A waiting process looks this often whether the other one is done.
 const WAIT: Duration = Duration::from_millis(100);
@@ -44,8 +45,15 @@ pub fn cached(
     Ok(folder)
 }
 
+/// Whether every file that the builder recorded is there with its size. A folder that lost one is built anew.
 fn is_built(folder: &Path) -> bool {
-    folder.join(CONFIG_FILE).is_file()
+    let recorded = || -> Option<BTreeMap<String, u64>> {
+        let origin: serde_json::Value = serde_json::from_slice(&fs::read(folder.join(BUILD_FILE)).ok()?).ok()?;
+        serde_json::from_value(origin.get("files")?.clone()).ok()
+    };
+    recorded().is_some_and(|files| {
+        files.iter().all(|(name, bytes)| fs::metadata(folder.join(name)).is_ok_and(|found| found.len() == *bytes))
+    })
 }
 
 /// The source's name, and a number made from what would make the folder out of date.
@@ -107,6 +115,17 @@ mod tests {
         cached(&source, &models, &BuildOptions::default(), &mut |_| ()).unwrap_err();
         let left: Vec<_> = fs::read_dir(&models).unwrap().map(|entry| entry.unwrap().file_name()).collect();
         assert_eq!(left, [".lock"]);
+    }
+
+    #[test]
+    fn a_folder_is_whole_while_its_files_have_their_sizes() {
+        let dir = tempfile::tempdir().unwrap();
+        assert!(!is_built(dir.path()));
+        fs::write(dir.path().join("model.onnx"), "graph").unwrap();
+        fs::write(dir.path().join(BUILD_FILE), r#"{"files": {"model.onnx": 5}}"#).unwrap();
+        assert!(is_built(dir.path()));
+        fs::write(dir.path().join("model.onnx"), "gra").unwrap();
+        assert!(!is_built(dir.path()));
     }
 
     #[test]

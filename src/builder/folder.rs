@@ -1,5 +1,6 @@
 //! A folder that appears at its place whole or not at all: it is written as a hidden sibling and renamed at the end.
 
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -74,6 +75,19 @@ impl NewFolder {
     /// Writes JSON, indented for people.
     pub fn write_json(&self, name: &str, value: &serde_json::Value) -> Result<(), BuildError> {
         self.write(name, format!("{value:#}\n").as_bytes())
+    }
+
+    /// The names and sizes, in bytes, of the files written so far.
+    pub fn sizes(&self) -> Result<BTreeMap<String, u64>, BuildError> {
+        let read = || -> io::Result<BTreeMap<String, u64>> {
+            fs::read_dir(&self.partial)?
+                .map(|entry| {
+                    let entry = entry?;
+                    Ok((entry.file_name().to_string_lossy().into_owned(), entry.metadata()?.len()))
+                })
+                .collect()
+        };
+        read().map_err(|error| BuildError::Write { path: self.partial.clone(), error })
     }
 
     /// Puts the folder at its place.

@@ -154,15 +154,6 @@ pub fn build(
     for tensor in gguf.tensors() {
         *types.entry(tensor.kind.to_string()).or_default() += 1;
     }
-    let origin = json!({
-        "source": {"file": file_name, "bytes": file.len()},
-        "architecture": architecture.name,
-        "name": model,
-        "parameters": parameters,
-        "tensor_types": types,
-        "recipe": RECIPE,
-        "builder": {"name": env!("CARGO_PKG_NAME"), "version": env!("CARGO_PKG_VERSION")},
-    });
     let config = genai_config::genai_config(architecture, &dimensions, &vocabulary, &sampling, MODEL_FILE);
     folder.write_json(CONFIG_FILE, &config)?;
     folder.write_json("tokenizer_config.json", &vocabulary.config_json(dimensions.context))?;
@@ -171,6 +162,16 @@ pub fn build(
     if let Some(template) = vocabulary.chat_template {
         folder.write("chat_template.jinja", template.as_bytes())?;
     }
+    let origin = json!({
+        "source": {"file": file_name, "bytes": file.len()},
+        "architecture": architecture.name,
+        "name": model,
+        "parameters": parameters,
+        "tensor_types": types,
+        "recipe": RECIPE,
+        "builder": {"name": env!("CARGO_PKG_NAME"), "version": env!("CARGO_PKG_VERSION")},
+        "files": folder.sizes()?,
+    });
     folder.write_json(BUILD_FILE, &origin)?;
     folder.publish()?;
     at(BuildStage::Tokenizer, 1.0);

@@ -53,12 +53,17 @@ fn dispatch(
 ) -> Result<(), EngineError> {
     let Submission { request, submitted, events } = submission;
     let full = prompt::tokenize(folder, &request.messages)?;
-    let decision = decide(&lock(lanes), &request, &full)?;
+    let mut decision = decide(&lock(lanes), &request, &full)?;
     let (lane, limit) = (decision.lane, decision.context_limit);
-    let _ = events.send(GenerationEvent::Routed(decision));
 
     let tokenize = |messages: &[_]| prompt::tokenize(folder, messages);
     let fitted = prompt::fit(&request.messages, full, limit, request.max_tokens, tokenize)?;
+    if fitted.trim.is_some() {
+        // The rule was about the whole conversation; what the lane gets, and how long it takes, is about what is left.
+        let left = decide(&lock(lanes), &request, &fitted.tokens)?;
+        (decision.prompt_tokens, decision.predicted_ttft) = (left.prompt_tokens, left.predicted_ttft);
+    }
+    let _ = events.send(GenerationEvent::Routed(decision));
     if let Some(trim) = fitted.trim {
         let _ = events.send(GenerationEvent::ContextTrimmed(trim));
     }

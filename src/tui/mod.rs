@@ -65,6 +65,8 @@ pub struct TuiOptions {
 pub enum TuiError {
     #[error("{0} is not a terminal; 'ortalk run' answers a prompt without one")]
     NotATerminal(&'static str),
+    #[error("TERM is 'dumb': this terminal cannot place text on a screen; 'ortalk run' answers a prompt on it")]
+    DumbTerminal,
     #[error(transparent)]
     Theme(#[from] ThemeError),
     #[error("the terminal cannot be used: {0}")]
@@ -78,6 +80,9 @@ pub fn require_terminal() -> Result<(), TuiError> {
     }
     if !std::io::stdout().is_terminal() {
         return Err(TuiError::NotATerminal("standard output"));
+    }
+    if std::env::var_os("TERM").is_some_and(|name| name == "dumb") {
+        return Err(TuiError::DumbTerminal);
     }
     Ok(())
 }
