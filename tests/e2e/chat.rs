@@ -129,6 +129,38 @@ fn a_model_that_cannot_be_opened_is_named_on_the_screen() {
     chat.assert_restored();
 }
 
+/// The default model with a shorter context; its weights are linked, not copied.
+fn model_with_context(context: usize) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    for entry in std::fs::read_dir(model()).unwrap() {
+        let entry = entry.unwrap();
+        if entry.file_name() != "genai_config.json" {
+            std::os::unix::fs::symlink(entry.path(), folder.path().join(entry.file_name())).unwrap();
+        }
+    }
+    let config = std::fs::read(model().join("genai_config.json")).unwrap();
+    let mut config: serde_json::Value = serde_json::from_slice(&config).unwrap();
+    config["model"]["context_length"] = context.into();
+    std::fs::write(folder.path().join("genai_config.json"), config.to_string()).unwrap();
+    folder
+}
+
+#[test]
+fn a_conversation_that_outgrows_the_context_says_what_it_leaves_out() {
+    let folder = model_with_context(256);
+    let mut chat = open(120, 36, &["--model", folder.path().to_str().unwrap(), "--max-tokens", "64"]);
+    for turn in 1..=4 {
+        chat.send(&format!("{turn}: tell me more about the sea, the ships on it and the people who live by it.\r"));
+        chat.wait_for("● cpu");
+        chat.wait_for("○ cpu");
+    }
+    chat.wait_for("left out");
+    let screen = chat.screen();
+    assert!(screen.contains("/256"), "{screen}");
+    chat.send("\x04");
+    assert_eq!(chat.exit_code(), 0);
+}
+
 #[test]
 fn without_a_terminal_it_points_to_run() {
     let output = ortalk(&[]).stdout(Stdio::piped()).output().unwrap();
