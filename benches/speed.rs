@@ -25,6 +25,8 @@ const THREADS: usize = 2;
 const ROUNDS: usize = 31;
 const DECODED: usize = 24;
 const DEPTH: usize = 16;
+/// Decoded again and again: which token it is makes no difference to a pass.
+const TOKEN: u32 = 500;
 
 fn main() {
     let home = Path::new(env!("CARGO_TARGET_TMPDIR")).join("home");
@@ -65,21 +67,10 @@ impl Bare {
         self.prefill(depth);
         let started = Instant::now();
         for _ in 0..count {
-            let best = argmax(self.0.logits());
-            self.0.forward(&[best]).unwrap();
+            self.0.forward(&[TOKEN]).unwrap();
         }
         count as f64 / started.elapsed().as_secs_f64()
     }
-}
-
-fn argmax(logits: &[f32]) -> u32 {
-    let mut best = 0;
-    for (index, logit) in logits.iter().enumerate() {
-        if *logit > logits[best] {
-            best = index;
-        }
-    }
-    best as u32
 }
 
 fn decoder_against_peer(runtime: &OnnxRuntime, folder: &ModelFolder) {
