@@ -24,8 +24,11 @@ fn main() {
     run(&home, "in the chat, 80x24, of `ortalk run`", 80, 24);
 }
 
+#[cfg(unix)]
 const PROMPT: &str = "Tell me a very long story about the sea.";
+#[cfg(unix)]
 const TOKENS: &str = "200";
+#[cfg(unix)]
 const ROUNDS: usize = 9;
 
 #[cfg(unix)]
