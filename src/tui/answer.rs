@@ -15,8 +15,6 @@ pub struct Answer {
     pub decision: Option<RoutingDecision>,
     pub lane: Option<LaneId>,
     pub prefill: Option<PrefillProgress>,
-    /// Prompt tokens after old turns were left out.
-    pub trimmed_prompt: Option<usize>,
     pub tokens: usize,
     first_token: Option<Instant>,
     last_token: Option<Instant>,
@@ -43,7 +41,6 @@ impl Answer {
             decision: None,
             lane: None,
             prefill: None,
-            trimmed_prompt: None,
             tokens: 0,
             first_token: None,
             last_token: None,
@@ -59,7 +56,6 @@ impl Answer {
                 self.lane = Some(decision.lane);
                 self.decision = Some(decision.clone());
             }
-            GenerationEvent::ContextTrimmed(trim) => self.trimmed_prompt = Some(trim.tokens_after),
             GenerationEvent::PrefillProgress(progress) => self.prefill = Some(*progress),
             GenerationEvent::Token(token) => {
                 self.tokens += 1;
@@ -70,7 +66,8 @@ impl Answer {
                 }
                 self.last_token = Some(token.at);
             }
-            GenerationEvent::TrailingText(_) => {}
+            // The conversation tells of these.
+            GenerationEvent::ContextTrimmed(_) | GenerationEvent::TrailingText(_) => {}
             GenerationEvent::LaneChanged { to, .. } => self.lane = Some(*to),
             GenerationEvent::Finished(finished) => {
                 self.finished = Some(finished.clone());
@@ -113,22 +110,10 @@ impl Answer {
         self.finished.as_ref().and_then(|finished| finished.timings.prefill_tokens_per_second())
     }
 
-    pub fn prompt_tokens(&self) -> Option<usize> {
-        let reported = self.finished.as_ref().map(|finished| finished.usage.prompt_tokens).filter(|tokens| *tokens > 0);
-        reported
-            .or(self.prefill.map(|prefill| prefill.total))
-            .or(self.trimmed_prompt)
-            .or(self.decision.as_ref().map(|decision| decision.prompt_tokens))
-    }
-
-    /// Prompt tokens that had to be computed, and those that an earlier turn had left in the cache.
+    /// Prompt tokens that were computed, and those that an earlier turn had left in the cache. A prompt that was cancelled
+    /// counts as far as it came.
     pub fn new_and_reused(&self) -> Option<(usize, usize)> {
-        let reused = match (&self.finished, self.prefill) {
-            (Some(finished), _) if finished.usage.prompt_tokens > 0 => finished.usage.reused_tokens,
-            (_, Some(prefill)) => prefill.reused,
-            _ => return None,
-        };
-        self.prompt_tokens().map(|prompt| (prompt.saturating_sub(reused), reused))
+        self.prefill.map(|prefill| (prefill.done.saturating_sub(prefill.reused), prefill.reused))
     }
 
     /// Tokens in the context now, and how many it can hold.
@@ -167,7 +152,10 @@ mod tests {
         assert_eq!(answer.context(), None);
         answer.note(&GenerationEvent::PrefillProgress(PrefillProgress { done: 2, total: 6, reused: 2 }));
         assert_eq!(answer.context(), Some((2, 8)));
+        // Were it cancelled here, nothing of it would have been computed.
+        assert_eq!(answer.new_and_reused(), Some((0, 2)));
         answer.note(&GenerationEvent::PrefillProgress(PrefillProgress { done: 6, total: 6, reused: 2 }));
+        assert_eq!(answer.new_and_reused(), Some((4, 2)));
         for _ in 0..3 {
             let at = Instant::now();
             answer.note(&GenerationEvent::Token(Token { text: "x".into(), id: 1, at, lane: LaneId::Cpu }));

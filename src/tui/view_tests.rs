@@ -156,7 +156,7 @@ fn ascii_has_no_character_of_its_own_beyond_ascii() {
         let mut desk = Desk::ready();
         desk.send("question");
         desk.route();
-        desk.prefill(500);
+        desk.prefill(1000);
         for index in 0..40 {
             desk.token("word ");
             desk.wait(if index == 20 { 100 } else { 10 });
