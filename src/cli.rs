@@ -52,7 +52,14 @@ pub enum Command {
     /// yourself to keep it, move it, or use it with onnxruntime-genai.
     #[command(after_help = BUILD_EXAMPLES)]
     Build(BuildArgs),
+    /// Do one task that may end the process; ortalk starts itself with this, nobody else does.
+    #[command(subcommand, hide = true)]
+    Worker(WorkerTask),
 }
+
+/// What runs in a child process, because a foreign library may crash or hang there.
+#[derive(Debug, Subcommand)]
+pub enum WorkerTask {}
 
 /// Where the model's own suggestions are the defaults.
 const SAMPLING: &str = "Choosing words (the model suggests the defaults)";

@@ -7,6 +7,7 @@ pub mod fetch;
 mod run;
 pub mod session;
 mod setup;
+mod worker;
 
 use std::process::ExitCode;
 
@@ -43,6 +44,7 @@ fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
         Some(Command::Build(args)) => build::run(&args),
         Some(Command::Run(args)) => run::run(args),
         Some(Command::Setup(_)) => setup::run(),
+        Some(Command::Worker(task)) => worker::run(task),
         None => chat::run(&cli.chat),
     }
 }

@@ -3,12 +3,17 @@
 //! Running its graphs is the decoder's work; making one is the builder's.
 
 mod config;
+mod npu_bundle;
 mod template;
 mod tokenizer;
 
 use std::path::{Path, PathBuf};
 
 pub use config::{DecoderConfig, GenaiConfig, ModelConfig, SearchConfig};
+pub use npu_bundle::{
+    BundleFiles, IntegerType, NPU_FILE, NPU_FORMAT, NpuBundle, NpuTarget, Precision, Quantization, Sink,
+    TensorQuantization,
+};
 pub use template::{ChatTemplate, TemplateError, TemplateMessage};
 pub use tokenizer::{Tokenizer, TokenizerError};
 
