@@ -14,6 +14,7 @@ mod genai_config;
 pub mod gguf;
 mod graph;
 mod mapped_file;
+pub mod npu;
 mod onnx_proto;
 mod repack;
 #[cfg(test)]
