@@ -60,7 +60,8 @@ impl Corpus {
     /// `context` is the longest sequence that the graphs hold; half of it is left for answers.
     pub fn encode(model: &ModelFolder, context: usize) -> Result<Self, CorpusError> {
         let questions = |text: &str| -> Result<Vec<Vec<u32>>, CorpusError> {
-            let prompts = text.lines().map(|question| prompt(model, question, context / 2)).collect::<Result<_, _>>()?;
+            let prompts =
+                text.lines().map(|question| prompt(model, question, context / 2)).collect::<Result<_, _>>()?;
             Ok(with_two_tokens(prompts))
         };
         let calibration_questions = questions(CALIBRATION_QUESTIONS)?;

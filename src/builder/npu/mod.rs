@@ -4,8 +4,11 @@
 //! that run on the CPU. This module runs the stages one after the other; each leaves a folder or a file behind, from which
 //! the next one and a later run go on.
 
+mod corpus;
 pub mod graph;
 mod layers;
+mod quality;
+mod ranges;
 
 use std::path::PathBuf;
 
@@ -32,7 +35,8 @@ pub struct ObservedGraph {
 }
 
 /// What calibration runs the float graphs on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum CalibrationData {
     /// Text, with the keys and values that it makes, behind the sink where there is one.
     Text,

@@ -6,73 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use serde::{Deserialize, Serialize};
-
-/// How far below a row's maximum a score still counts: exp(-16) is 1e-7, which is less than half a step of the 16-bit
-/// probabilities that Softmax gives. Everything lower, masked scores among it, may saturate.
-const SCORE_DEPTH: f32 = 16.0;
-
-/// The smallest and the largest value of a tensor.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[serde(from = "(f32, f32)", into = "(f32, f32)")]
-pub struct Range {
-    pub low: f32,
-    pub high: f32,
-}
-
-impl From<(f32, f32)> for Range {
-    fn from((low, high): (f32, f32)) -> Self {
-        Self { low, high }
-    }
-}
-
-impl From<Range> for (f32, f32) {
-    fn from(range: Range) -> Self {
-        (range.low, range.high)
-    }
-}
-
-/// The range of each tensor, by its name in the float graph.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct Ranges {
-    tensors: BTreeMap<String, Range>,
-}
-
-impl Ranges {
-    pub fn get(&self, tensor: &str) -> Option<Range> {
-        self.tensors.get(tensor).copied()
-    }
-
-    pub fn insert(&mut self, tensor: impl Into<String>, range: Range) {
-        self.tensors.insert(tensor.into(), range);
-    }
-
-    pub fn len(&self) -> usize {
-        self.tensors.len()
-    }
-
-    pub fn is_empty(&self) -> bool {
-        self.tensors.is_empty()
-    }
-
-    /// A tensor whose range is no range: not finite, or its ends exchanged. Such a file was not written here.
-    pub fn invalid(&self) -> Option<&str> {
-        let wrong = |range: &Range| !(range.low.is_finite() && range.high.is_finite() && range.low <= range.high);
-        self.tensors.iter().find(|(_, range)| wrong(range)).map(|(name, _)| name.as_str())
-    }
-}
-
-/// What of a tensor counts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Rule {
-    /// All values of real tokens.
-    Values,
-    /// Attention scores before the mask is added, one column for each slot and token: the seen columns.
-    Scores,
-    /// Attention scores with the mask added: down to `SCORE_DEPTH` below the lowest of the rows' maxima.
-    MaskedScores,
-}
+use super::graph::{Observed, Ranges, SCORE_FLOOR};
 
 /// What one pass of a static graph was fed with: says which rows and columns of its tensors stand for something.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -95,10 +29,13 @@ impl Pass {
 }
 
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
-pub enum RangeError {
-    #[error("'{tensor}' has {values} values; expected rows of {row} for each of {tokens} tokens")]
-    Shape { tensor: String, values: usize, row: usize, tokens: usize },
-    #[error("'{tensor}' became {value} in the float graph; the weights are damaged, or not those of this architecture")]
+pub enum ObserveError {
+    #[error("{tensor:?} has the shape {shape:?}, which does not hold {tokens} tokens on axis {axis}")]
+    Shape { tensor: String, shape: Vec<usize>, tokens: usize, axis: usize },
+    #[error(
+        "{tensor:?} became {value} in the float graph; the weights are damaged, or not those of the architecture that the \
+         file names"
+    )]
     NotFinite { tensor: String, value: f32 },
 }
 
@@ -111,7 +48,7 @@ pub struct Accumulator {
 /// What is kept of a tensor between passes.
 #[derive(Debug, Clone, Copy)]
 struct Seen {
-    rule: Rule,
+    masked: bool,
     low: f32,
     high: f32,
     /// The lowest of the rows' maxima.
@@ -120,29 +57,28 @@ struct Seen {
 
 impl Accumulator {
     /// Adds the values that a tensor had in one pass.
-    ///
-    /// Every tensor of the graphs has its tokens on one axis, so in memory it is `[any, tokens, row]`: `row` is the
-    /// number of values behind that axis.
     pub fn add(
         &mut self,
         tensor: &str,
-        rule: Rule,
+        observed: Observed,
+        shape: &[usize],
         values: &[f32],
-        row: usize,
         pass: &Pass,
-    ) -> Result<(), RangeError> {
+    ) -> Result<(), ObserveError> {
+        // With its tokens on one axis, a tensor lies in memory as [any, tokens, row].
+        let row: usize = shape.iter().skip(observed.token_axis + 1).product();
+        let block = row * pass.tokens;
         let columns = pass.context + pass.tokens;
-        let scores = rule != Rule::Values;
-        if row == 0 || values.is_empty() || values.len() % (row * pass.tokens) != 0 || scores && row != columns {
-            let (values, tokens) = (values.len(), pass.tokens);
-            return Err(RangeError::Shape { tensor: tensor.to_owned(), values, row, tokens });
+        if block == 0 || values.is_empty() || !values.len().is_multiple_of(block) || observed.scores && row != columns {
+            let (tensor, shape) = (tensor.to_owned(), shape.to_vec());
+            return Err(ObserveError::Shape { tensor, shape, tokens: pass.tokens, axis: observed.token_axis });
         }
         let mut extremes = Extremes::default();
         let mut lowest_maximum = f32::INFINITY;
-        for block in values.chunks_exact(row * pass.tokens) {
+        for block in values.chunks_exact(block) {
             for (token, row) in block.chunks_exact(row).take(pass.real).enumerate() {
                 let mut here = Extremes::default();
-                if scores {
+                if observed.scores {
                     pass.seen(token).into_iter().for_each(|columns| here.add(&row[columns]));
                 } else {
                     here.add(row);
@@ -152,11 +88,11 @@ impl Accumulator {
             }
         }
         if let Some(value) = extremes.not_finite() {
-            return Err(RangeError::NotFinite { tensor: tensor.to_owned(), value });
+            return Err(ObserveError::NotFinite { tensor: tensor.to_owned(), value });
         }
-        let before = Seen { rule, low: f32::INFINITY, high: f32::NEG_INFINITY, lowest_maximum: f32::INFINITY };
+        // Names are copied once, not in every pass.
         if !self.tensors.contains_key(tensor) {
-            self.tensors.insert(tensor.to_owned(), before);
+            self.tensors.insert(tensor.to_owned(), Seen::nothing(observed.masked));
         }
         if let Some(seen) = self.tensors.get_mut(tensor) {
             seen.low = seen.low.min(extremes.low);
@@ -167,11 +103,17 @@ impl Accumulator {
     }
 
     pub fn ranges(&self) -> Ranges {
-        let range = |seen: &Seen| match seen.rule {
-            Rule::Values | Rule::Scores => Range { low: seen.low, high: seen.high },
-            Rule::MaskedScores => Range { low: seen.lowest_maximum - SCORE_DEPTH, high: seen.high },
-        };
-        Ranges { tensors: self.tensors.iter().map(|(name, seen)| (name.clone(), range(seen))).collect() }
+        Ranges(self.tensors.iter().map(|(name, seen)| (name.clone(), seen.range())).collect())
+    }
+}
+
+impl Seen {
+    fn nothing(masked: bool) -> Self {
+        Self { masked, low: f32::INFINITY, high: f32::NEG_INFINITY, lowest_maximum: f32::INFINITY }
+    }
+
+    fn range(&self) -> (f32, f32) {
+        (if self.masked { self.lowest_maximum - SCORE_FLOOR } else { self.low }, self.high)
     }
 }
 
@@ -226,18 +168,18 @@ mod tests {
         Pass { tokens: 2, real, past: 1, context: 3 }
     }
 
-    fn range(rule: Rule, passes: &[(&[f32], Pass)], row: usize) -> Range {
-        let mut accumulator = Accumulator::default();
-        for (values, pass) in passes {
-            accumulator.add("t", rule, values, row, pass).unwrap();
-        }
-        accumulator.ranges().get("t").unwrap()
+    fn observed(token_axis: usize) -> Observed {
+        Observed { token_axis, scores: false, masked: false }
     }
+
+    /// Heads, then tokens, then columns.
+    const SCORES: Observed = Observed { token_axis: 1, scores: true, masked: false };
+    const MASKED: Observed = Observed { masked: true, ..SCORES };
 
     /// Two heads; for each two tokens, with columns for slots 0, 1, 2 and tokens 0, 1. The first token sees columns 0 and
     /// 3, the second 0, 3 and 4; what they do not see is far outside.
     #[rustfmt::skip]
-    const SCORES: [f32; 20] = [
+    const VALUES: [f32; 20] = [
          1.0, 99.0, 99.0,  2.0, 99.0,
         -3.0, 99.0, 99.0,  0.5,  7.0,
          4.0, 99.0, 99.0, -5.0, 99.0,
@@ -246,73 +188,67 @@ mod tests {
 
     #[test]
     fn what_counts_of_one_pass() {
-        // One token's values lie behind another's, in each of two heads: [2, 2, 2].
         let values = [1.0, -2.0, 50.0, -50.0, 3.0, 0.0, 60.0, -60.0];
-        let cases: [(Rule, &[f32], usize, usize, (f32, f32)); 7] = [
-            (Rule::Values, &values, 2, 2, (-60.0, 60.0)),
-            (Rule::Values, &values, 2, 1, (-2.0, 3.0)),
-            // Without heads the same memory is [2, 4].
-            (Rule::Values, &values, 4, 1, (-50.0, 50.0)),
-            (Rule::Scores, &SCORES, 5, 2, (-5.0, 7.0)),
-            (Rule::Scores, &SCORES, 5, 1, (-5.0, 4.0)),
+        let cases: [(Observed, &[usize], &[f32], usize, (f32, f32)); 9] = [
+            // Two heads, in each of which one token's values lie behind another's.
+            (observed(1), &[2, 2, 2], &values, 2, (-60.0, 60.0)),
+            (observed(1), &[2, 2, 2], &values, 1, (-2.0, 3.0)),
+            // The same with two heads on the tokens' axis.
+            (observed(1), &[1, 4, 2], &values, 1, (-2.0, 3.0)),
+            // The first token's values lie before the second's.
+            (observed(0), &[2, 4], &values, 1, (-50.0, 50.0)),
+            (observed(0), &[2, 2, 2], &values, 1, (-50.0, 50.0)),
+            (SCORES, &[2, 2, 5], &VALUES, 2, (-5.0, 7.0)),
+            (SCORES, &[2, 2, 5], &VALUES, 1, (-5.0, 4.0)),
             // The rows' maxima are 2, 7, 4 and 0.
-            (Rule::MaskedScores, &SCORES, 5, 2, (-16.0, 7.0)),
-            (Rule::MaskedScores, &SCORES, 5, 1, (-14.0, 4.0)),
+            (MASKED, &[2, 2, 5], &VALUES, 2, (-16.0, 7.0)),
+            (MASKED, &[2, 2, 5], &VALUES, 1, (-14.0, 4.0)),
         ];
-        for (rule, values, row, real, expected) in cases {
-            assert_eq!(range(rule, &[(values, pass(real))], row), expected.into(), "{rule:?} {row} {real}");
+        for (observed, shape, values, real, expected) in cases {
+            let mut accumulator = Accumulator::default();
+            accumulator.add("t", observed, shape, values, &pass(real)).unwrap();
+            assert_eq!(accumulator.ranges().0["t"], expected, "{observed:?} {shape:?} {real}");
         }
     }
 
     #[test]
     fn passes_widen_the_range() {
         let one = Pass { tokens: 1, real: 1, past: 2, context: 3 };
-        let passes: [(&[f32], Pass); 2] = [(&SCORES, pass(2)), (&[-9.0, -8.0, 99.0, -7.0], one)];
+        let passes: [(&[usize], &[f32], Pass); 2] =
+            [(&[2, 2, 5], &VALUES, pass(2)), (&[1, 1, 4], &[-9.0, -8.0, 99.0, -7.0], one)];
         let mut accumulator = Accumulator::default();
-        for (values, pass) in passes {
-            let row = pass.context + pass.tokens;
-            accumulator.add("raw", Rule::Scores, values, row, &pass).unwrap();
-            accumulator.add("masked", Rule::MaskedScores, values, row, &pass).unwrap();
+        for (shape, values, pass) in passes {
+            accumulator.add("raw", SCORES, shape, values, &pass).unwrap();
+            accumulator.add("masked", MASKED, shape, values, &pass).unwrap();
         }
-        let ranges = accumulator.ranges();
-        assert_eq!(ranges.get("raw"), Some((-9.0, 7.0).into()));
-        assert_eq!(ranges.get("masked"), Some((-23.0, 7.0).into()));
-        assert_eq!((ranges.len(), ranges.get("other")), (2, None));
+        let expected = [("masked".to_owned(), (-23.0, 7.0)), ("raw".to_owned(), (-9.0, 7.0))];
+        assert_eq!(accumulator.ranges(), Ranges(expected.into()));
     }
 
     #[test]
     fn what_cannot_be_right_is_refused() {
         let mut accumulator = Accumulator::default();
-        let mut add = |rule, values: &[f32], row| accumulator.add("l0_q", rule, values, row, &pass(2));
-        for (rule, values, row) in [
-            (Rule::Values, &[0.0; 3][..], 2),
-            (Rule::Values, &[][..], 2),
-            (Rule::Values, &[0.0; 4][..], 0),
-            (Rule::Scores, &[0.0; 8][..], 4),
-        ] {
-            assert!(matches!(add(rule, values, row), Err(RangeError::Shape { .. })), "{rule:?} {row}");
+        let mut add =
+            |observed, shape: &[usize], values: &[f32]| accumulator.add("q", observed, shape, values, &pass(2));
+        let cases: [(Observed, &[usize], &[f32]); 4] = [
+            (observed(0), &[3, 1], &[0.0; 3]),
+            (observed(0), &[2, 1], &[]),
+            (observed(0), &[2, 0], &[0.0; 4]),
+            (SCORES, &[1, 2, 4], &[0.0; 8]),
+        ];
+        for (observed, shape, values) in cases {
+            assert!(matches!(add(observed, shape, values), Err(ObserveError::Shape { .. })), "{observed:?} {shape:?}");
         }
         for value in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
-            let error = add(Rule::Values, &[0.0, value, 1.0, 2.0], 2).unwrap_err();
-            assert!(error.to_string().contains(&format!("'l0_q' became {value}")), "{error}");
+            let error = add(observed(0), &[2, 2], &[0.0, value, 1.0, 2.0]).unwrap_err();
+            assert!(error.to_string().contains(&format!("\"q\" became {value}")), "{error}");
         }
     }
 
     #[test]
     fn padding_may_be_anything() {
-        assert_eq!(range(Rule::Values, &[(&[1.0, 2.0, f32::NAN, f32::INFINITY], pass(1))], 2), (1.0, 2.0).into());
-    }
-
-    #[test]
-    fn ranges_are_kept_exactly() {
-        let mut ranges = Ranges::default();
-        ranges.insert("k0", Range { low: -0.1, high: f32::MAX });
-        ranges.insert("y", Range { low: 1.000_000_1, high: 25_800.123 });
-        let text = serde_json::to_string(&ranges).unwrap();
-        assert_eq!(text, r#"{"k0":[-0.1,3.4028235e38],"y":[1.0000001,25800.123]}"#);
-        assert_eq!(serde_json::from_str::<Ranges>(&text).unwrap(), ranges);
-        assert_eq!(ranges.invalid(), None);
-        ranges.insert("y", Range { low: 1.0, high: 0.0 });
-        assert_eq!(ranges.invalid(), Some("y"));
+        let mut accumulator = Accumulator::default();
+        accumulator.add("t", observed(0), &[2, 2], &[1.0, 2.0, f32::NAN, f32::INFINITY], &pass(1)).unwrap();
+        assert_eq!(accumulator.ranges().0["t"], (1.0, 2.0));
     }
 }
