@@ -106,13 +106,13 @@ impl<'g, 'a> Decoder<'g, 'a, '_> {
         let shape = [context, frequencies.len()];
         for (name, function) in [("cos_cache", f64::cos as fn(f64) -> f64), ("sin_cache", f64::sin)] {
             let row = frequencies.len() as u64 * 4;
-            let region = self.graph.reserve(context as u64 * row)?;
+            let region = self.graph.data().reserve(context as u64 * row)?;
             for first in (0..context).step_by(POSITIONS) {
                 let values: Vec<f32> = (first..context.min(first + POSITIONS))
                     .flat_map(|position| frequencies.iter().map(move |frequency| position as f64 * frequency))
                     .map(|angle| function(angle) as f32)
                     .collect();
-                self.graph.write(region.offset + first as u64 * row, &float_bytes(&values))?;
+                self.graph.data().write(region.offset + first as u64 * row, &float_bytes(&values))?;
             }
             self.graph.external(name, DataType::Float, &shape, region);
         }
@@ -377,7 +377,7 @@ impl<'g, 'a> Decoder<'g, 'a, '_> {
         let layout = choose_layout(parts, purpose);
         let width = parts[0].tensor.shape[0];
         let Progress { done, total, report } = &mut self.progress;
-        store(self.graph, parts, layout, self.threads, &mut |rows| {
+        store(self.graph.data(), parts, layout, self.threads, &mut |rows| {
             *done += rows * width;
             report(*done as f32 / *total as f32);
         })

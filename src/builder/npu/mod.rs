@@ -4,8 +4,12 @@
 //! that run on the CPU. This module runs the stages one after the other; each leaves a folder or a file behind, from which
 //! the next one and a later run go on.
 
+mod float;
 pub mod graph;
 mod layers;
+mod operators;
+mod quantized;
+mod weights;
 
 use std::path::PathBuf;
 
