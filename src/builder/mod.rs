@@ -6,6 +6,7 @@
 
 mod architecture;
 mod blocks;
+mod blockwise;
 mod cache;
 mod decoder_graph;
 mod error;
