@@ -1,8 +1,16 @@
 //! One forward pass on one execution provider. What to do with the logits is the engine's business.
 
+mod ends;
+mod ports;
 mod shared_buffer;
+mod static_bundle;
+
+use std::path::PathBuf;
+
+use crate::onnx_runtime::Placement;
 
 pub use shared_buffer::{DecoderOptions, SharedBufferDecoder};
+pub use static_bundle::{Observed, StaticDecoder};
 
 /// A model with its KV cache. Positions count from 0; the cache holds keys and values for positions `0..position()`.
 pub trait Decoder: Send {
@@ -18,8 +26,24 @@ pub trait Decoder: Send {
     /// Appends `tokens`, at least one.
     fn forward(&mut self, tokens: &[u32]) -> Result<(), DecodeError>;
 
+    /// Like `forward`, and calls `progress` with the number of tokens that are done, as often as there is something to
+    /// tell: for decoders whose passes take long.
+    fn forward_reporting(&mut self, tokens: &[u32], progress: &mut dyn FnMut(usize)) -> Result<(), DecodeError> {
+        self.forward(tokens)?;
+        progress(tokens.len());
+        Ok(())
+    }
+
     /// The logits after the last token of the last pass, one for each entry of the vocabulary.
     fn logits(&self) -> &[f32];
+}
+
+/// Where ONNX Runtime put one graph's nodes; `None` where it has no record.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GraphPlacement {
+    /// The graph's file.
+    pub graph: String,
+    pub placement: Option<Placement>,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -28,6 +52,12 @@ pub enum DecodeError {
     Runtime(#[from] crate::onnx_runtime::RuntimeError),
     #[error("the graph '{graph}' {what}")]
     Graph { graph: String, what: String },
+    #[error("'{}' is not right: {what}", path.display())]
+    File { path: PathBuf, what: String },
+    #[error(
+        "the sequence starts with token {found}, but this model was built for sequences that start with token {expected}"
+    )]
+    NotTheSink { expected: u32, found: u32 },
     #[error("{tokens} more tokens do not fit after {position}: the context holds {limit}")]
     ContextFull { tokens: usize, position: usize, limit: usize },
     #[error("a forward pass of no tokens was asked for")]
@@ -36,4 +66,10 @@ pub enum DecodeError {
     UnknownToken { token: u32, vocabulary: usize },
     #[error("the forward pass failed: {0}")]
     Run(String),
+}
+
+impl DecodeError {
+    fn run(error: ort::Error) -> Self {
+        Self::Run(error.to_string())
+    }
 }

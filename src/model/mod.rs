@@ -4,6 +4,7 @@
 
 mod config;
 mod npu_bundle;
+mod npu_options;
 mod template;
 mod tokenizer;
 
@@ -14,6 +15,7 @@ pub use npu_bundle::{
     BundleFiles, IntegerType, NPU_FILE, NPU_FORMAT, NpuBundle, NpuTarget, Precision, Quantization, Sink,
     TensorQuantization,
 };
+pub use npu_options::{NpuOptionError, NpuOptions, ProviderOptions};
 pub use template::{ChatTemplate, TemplateError, TemplateMessage};
 pub use tokenizer::{Tokenizer, TokenizerError};
 

@@ -11,7 +11,7 @@ use crate::model::{IntegerType, TensorQuantization};
 
 /// Which tensor of its graph.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct TensorId(usize);
+pub struct TensorId(pub usize);
 
 /// A graph for so many tokens at once, over a past of so many.
 #[derive(Debug, Clone, PartialEq)]
@@ -176,19 +176,27 @@ impl StaticGraph {
         self.tensors[id.0].integer = integer;
     }
 
-    /// How a tensor is quantized, given what calibration saw.
-    pub fn quantization(&self, id: TensorId, ranges: &Ranges) -> Result<TensorQuantization, RangeError> {
-        let tensor = self.tensor(id);
-        match tensor.range {
-            RangeSource::CodesOf(source) => self.quantization(source, ranges),
-            _ => {
-                let (low, high) = self.range(id, ranges)?;
-                if !low.is_finite() || !high.is_finite() {
-                    return Err(RangeError::NotFinite { tensor: tensor.name.clone(), low, high });
-                }
-                Ok(covering(tensor.integer, low, high))
-            }
+    /// How each tensor is quantized, given what calibration saw.
+    pub fn quantize(&self, ranges: &Ranges) -> Result<Vec<TensorQuantization>, RangeError> {
+        (0..self.tensors.len()).map(|index| self.quantization(TensorId(index), ranges)).collect()
+    }
+
+    fn quantization(&self, id: TensorId, ranges: &Ranges) -> Result<TensorQuantization, RangeError> {
+        let tensor = self.tensor(self.codes_of(id));
+        let (low, high) = self.range(id, ranges)?;
+        if low.is_finite() && high.is_finite() {
+            Ok(covering(tensor.integer, low, high))
+        } else {
+            Err(RangeError::NotFinite { tensor: tensor.name.clone(), low, high })
         }
+    }
+
+    /// The tensor whose codes this one keeps; most keep their own.
+    pub fn codes_of(&self, mut id: TensorId) -> TensorId {
+        while let RangeSource::CodesOf(source) = self.tensor(id).range {
+            id = source;
+        }
+        id
     }
 
     fn range(&self, id: TensorId, ranges: &Ranges) -> Result<(f32, f32), RangeError> {

@@ -5,10 +5,15 @@
 //! the next one and a later run go on.
 
 mod corpus;
+mod ends;
+mod float;
 pub mod graph;
 mod layers;
+mod operators;
 mod quality;
+mod quantized;
 mod ranges;
+mod weights;
 
 use std::path::PathBuf;
 
