@@ -26,14 +26,6 @@ pub trait Decoder: Send {
     /// Appends `tokens`, at least one.
     fn forward(&mut self, tokens: &[u32]) -> Result<(), DecodeError>;
 
-    /// Like `forward`, and calls `progress` with the number of tokens that are done, as often as there is something to
-    /// tell: for decoders whose passes take long.
-    fn forward_reporting(&mut self, tokens: &[u32], progress: &mut dyn FnMut(usize)) -> Result<(), DecodeError> {
-        self.forward(tokens)?;
-        progress(tokens.len());
-        Ok(())
-    }
-
     /// The logits after the last token of the last pass, one for each entry of the vocabulary.
     fn logits(&self) -> &[f32];
 }
