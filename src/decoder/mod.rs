@@ -9,6 +9,7 @@ use std::path::PathBuf;
 
 use crate::onnx_runtime::Placement;
 
+pub use ends::LanguageHead;
 pub use shared_buffer::{DecoderOptions, SharedBufferDecoder};
 pub use static_bundle::{Observed, StaticDecoder};
 

@@ -4,10 +4,12 @@
 //! that run on the CPU. This module runs the stages one after the other; each leaves a folder or a file behind, from which
 //! the next one and a later run go on.
 
+mod calibrate;
 mod corpus;
 mod ends;
 mod float;
 pub mod graph;
+mod judge;
 mod layers;
 mod operators;
 mod quality;
