@@ -106,13 +106,13 @@ impl<'g, 'a> Decoder<'g, 'a, '_> {
         let shape = [context, frequencies.len()];
         for (name, function) in [("cos_cache", f64::cos as fn(f64) -> f64), ("sin_cache", f64::sin)] {
             let row = frequencies.len() as u64 * 4;
-            let region = self.graph.reserve(context as u64 * row)?;
+            let region = self.graph.data().reserve(context as u64 * row)?;
             for first in (0..context).step_by(POSITIONS) {
                 let values: Vec<f32> = (first..context.min(first + POSITIONS))
                     .flat_map(|position| frequencies.iter().map(move |frequency| position as f64 * frequency))
                     .map(|angle| function(angle) as f32)
                     .collect();
-                self.graph.write(region.offset + first as u64 * row, &float_bytes(&values))?;
+                self.graph.data().write(region.offset + first as u64 * row, &float_bytes(&values))?;
             }
             self.graph.external(name, DataType::Float, &shape, region);
         }
@@ -156,7 +156,7 @@ impl<'g, 'a> Decoder<'g, 'a, '_> {
         let Dimensions { hidden, heads, kv_heads, head_size, .. } = *self.dimensions;
         let normed = self.norm(&format!("layers.{layer}.attention_norm"), &format!("blk.{layer}.attn_norm.weight"))?;
         let mut parts = Vec::new();
-        for projection in self.architecture.query_key_value {
+        for projection in &self.architecture.query_key_value {
             let rows = self.dimensions.head_count(projection.heads) * head_size;
             let name = format!("blk.{layer}.{}.weight", projection.tensor);
             parts.push(self.matrix(&name, hidden, rows, projection.interleaved.then_some(head_size))?);
@@ -200,9 +200,8 @@ impl<'g, 'a> Decoder<'g, 'a, '_> {
         let Dimensions { hidden, feed_forward, .. } = *self.dimensions;
         let normed = self.norm(&format!("layers.{layer}.mlp_norm"), &format!("blk.{layer}.ffn_norm.weight"))?;
         let parts = self.architecture.gate_up.iter();
-        let rows = feed_forward * 2 / self.architecture.gate_up.len();
         let parts = parts
-            .map(|tensor| self.matrix(&format!("blk.{layer}.{tensor}.weight"), hidden, rows, None))
+            .map(|tensor| self.matrix(&format!("blk.{layer}.{tensor}.weight"), hidden, feed_forward, None))
             .collect::<Result<Vec<_>>>()?;
         let gate_up = self.linear(&format!("layers.{layer}.gate_up"), &normed, &parts, None)?;
         let [gate, up, silu, product] =
@@ -334,7 +333,7 @@ impl<'g, 'a> Decoder<'g, 'a, '_> {
     fn query_key_value_bias(&mut self, layer: usize) -> Result<Option<Vec<f32>>> {
         let mut joined = Vec::new();
         let mut any = false;
-        for Projection { tensor, heads, interleaved } in self.architecture.query_key_value {
+        for Projection { tensor, heads, interleaved } in &self.architecture.query_key_value {
             let head_size = self.dimensions.head_size;
             let length = self.dimensions.head_count(*heads) * head_size;
             let bias = self.bias(&format!("blk.{layer}.{tensor}.bias"), length, interleaved.then_some(head_size))?;
@@ -378,7 +377,7 @@ impl<'g, 'a> Decoder<'g, 'a, '_> {
         let layout = choose_layout(parts, purpose);
         let width = parts[0].tensor.shape[0];
         let Progress { done, total, report } = &mut self.progress;
-        store(self.graph, parts, layout, self.threads, &mut |rows| {
+        store(self.graph.data(), parts, layout, self.threads, &mut |rows| {
             *done += rows * width;
             report(*done as f32 / *total as f32);
         })

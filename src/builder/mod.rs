@@ -14,6 +14,7 @@ mod genai_config;
 pub mod gguf;
 mod graph;
 mod mapped_file;
+pub mod npu;
 mod onnx_proto;
 mod repack;
 #[cfg(test)]
@@ -32,7 +33,7 @@ use serde_json::json;
 use architecture::Dimensions;
 use folder::NewFolder;
 use gguf::Gguf;
-use graph::GraphWriter;
+use graph::{DataFile, GraphWriter, Opset};
 use mapped_file::MappedFile;
 use tokenizer::Vocabulary;
 use weights::StoreError;
@@ -129,7 +130,8 @@ pub fn build(
 
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let of_data = |error| BuildError::Write { path: folder.path().join(DATA_FILE), error };
-    let mut graph = GraphWriter::create(folder.path(), DATA_FILE, architecture.name).map_err(of_data)?;
+    let data = DataFile::create(folder.path(), DATA_FILE).map_err(of_data)?;
+    let mut graph = GraphWriter::new(architecture.name, Opset::V21, data);
     let mut weights = |fraction| at(BuildStage::Weights, fraction);
     decoder_graph::write(&gguf, architecture, &dimensions, &mut graph, threads, &mut weights).map_err(|error| {
         match error {
@@ -139,9 +141,10 @@ pub fn build(
     })?;
     at(BuildStage::Graph, 0.0);
     let nodes = graph.node_count();
-    let bytes = graph
+    graph
         .finish(folder.path(), MODEL_FILE)
         .map_err(|error| BuildError::Write { path: folder.path().join(MODEL_FILE), error })?;
+    let bytes = folder.sizes()?.values().sum();
     at(BuildStage::Graph, 1.0);
 
     at(BuildStage::Tokenizer, 0.0);

@@ -4,6 +4,7 @@
 
 mod config;
 mod npu_bundle;
+mod npu_options;
 mod pipeline;
 mod template;
 mod tokenizer;
@@ -15,6 +16,7 @@ pub use npu_bundle::{
     BundleFiles, IntegerType, NPU_FILE, NPU_FORMAT, NpuBundle, NpuTarget, Precision, Quantization, Sink,
     TensorQuantization,
 };
+pub use npu_options::{NpuOptionError, NpuOptions, ProviderOptions};
 pub use pipeline::{Alignment, Pipeline, PipelineStage, SlidingWindow, StageGraph};
 pub use template::{ChatTemplate, TemplateError, TemplateMessage};
 pub use tokenizer::{Tokenizer, TokenizerError};

@@ -15,6 +15,7 @@ mod pins;
 mod pip;
 mod platform;
 mod python;
+mod qnn;
 mod wheel;
 
 use std::ops::ControlFlow;
@@ -24,6 +25,7 @@ pub use error::{Fault, ProvisionError};
 pub use find::{FoundLibrary, LIBRARY_VARIABLE, LibraryOrigin, NamedLibraryError, ObtainError, obtain_onnx_runtime};
 use install::{Artifact, Installed};
 pub use pins::ONNX_RUNTIME_VERSION;
+pub use qnn::{PLUGIN_FILES, QnnPlugin};
 
 use crate::paths::Paths;
 
