@@ -32,11 +32,12 @@ use std::time::Instant;
 use serde_json::json;
 
 use folder::NewFolder;
+use genai_config::Graphs;
 use graph::{DataFile, GraphWriter, Opset};
 use mapped_file::MappedFile;
 use source::Source;
 
-use crate::model::{BUILD_FILE, CONFIG_FILE};
+use crate::model::BUILD_FILE;
 pub use cache::cached;
 
 pub use error::{BuildError, ModelError};
@@ -133,10 +134,7 @@ pub fn build(
     at(BuildStage::Graph, 1.0);
 
     at(BuildStage::Tokenizer, 0.0);
-    let config =
-        genai_config::genai_config(model.architecture, &model.dimensions, &vocabulary, &model.sampling, MODEL_FILE);
-    folder.write_json(CONFIG_FILE, &config)?;
-    source::write_tokenizer(&folder, &vocabulary, model.dimensions.context)?;
+    source::write_descriptions(&model, &folder, &vocabulary, Graphs::One(MODEL_FILE))?;
     let mut origin = model.origin(RECIPE);
     origin["files"] = json!(folder.sizes()?);
     folder.write_json(BUILD_FILE, &origin)?;

@@ -9,11 +9,12 @@ use super::BuildOptions;
 use super::architecture::{self, Architecture, Dimensions};
 use super::error::{BuildError, ModelError};
 use super::folder::NewFolder;
-use super::genai_config::SamplingDefaults;
+use super::genai_config::{Graphs, SamplingDefaults, genai_config};
 use super::gguf::{Gguf, GgufError};
 use super::mapped_file::MappedFile;
 use super::tokenizer::Vocabulary;
 use super::weights::StoreError;
+use crate::model::CONFIG_FILE;
 
 /// A model file that can be built.
 pub struct Source<'a> {
@@ -87,8 +88,20 @@ impl<'a> Source<'a> {
     }
 }
 
-/// Writes the tokenizer's files; `context` is the longest sequence, in tokens.
-pub fn write_tokenizer(folder: &NewFolder, vocabulary: &Vocabulary<'_, '_>, context: usize) -> Result<(), BuildError> {
+/// Writes what every model folder has beside its graphs: configuration, tokenizer, chat template.
+pub fn write_descriptions(
+    source: &Source<'_>,
+    folder: &NewFolder,
+    vocabulary: &Vocabulary<'_, '_>,
+    graphs: Graphs<'_>,
+) -> Result<(), BuildError> {
+    let Source { architecture, dimensions, sampling, .. } = source;
+    let config = genai_config(architecture, dimensions, vocabulary, sampling, graphs);
+    folder.write_json(CONFIG_FILE, &config)?;
+    let context = match graphs {
+        Graphs::One(_) => dimensions.context,
+        Graphs::Bundle(bundle) => bundle.context,
+    };
     folder.write_json("tokenizer_config.json", &vocabulary.config_json(context))?;
     // Fifty thousand merges, one a line, help nobody: this one is written compactly.
     folder.write("tokenizer.json", vocabulary.tokenizer_json().to_string().as_bytes())?;
