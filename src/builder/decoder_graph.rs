@@ -12,15 +12,12 @@
 //! Operators are ONNX Runtime's (`docs/ContribOperators.md` there). How a matrix is stored is `weights`' business.
 
 use super::architecture::{Architecture, Dimensions, EMBEDDING, OUTPUT, OUTPUT_NORM, Projection, find_tensor};
+use super::blockwise::{self, Accuracy};
 use super::error::ModelError;
 use super::gguf::{Gguf, Tensor};
 use super::graph::{Attribute, GraphWriter, MICROSOFT, ONNX, Size, float_bytes};
 use super::onnx_proto::DataType;
-use super::repack::BLOCK;
 use super::weights::{Purpose, Rows, StoreError, Stored, choose_layout, store};
-
-/// Let the matrix kernels quantize activations to 8 bits a block, as llama.cpp does (`MatMulNBits`' accuracy_level).
-const ACCURACY_INT8: i64 = 4;
 
 /// Rows of the cosine and sine tables computed at a time.
 const POSITIONS: usize = 4096;
@@ -124,30 +121,8 @@ impl<'g, 'a> Decoder<'g, 'a, '_> {
         let hidden = self.dimensions.hidden;
         let rows = self.matrix(EMBEDDING, hidden, self.dimensions.vocabulary, None)?;
         let stored = self.store(&[rows], Purpose::Vocabulary)?;
-        // The operator wants scales and zero points with as many dimensions as the data; the bytes are the same ones.
-        let (n, blocks) = (stored.n, stored.blocks);
-        let graph = &mut *self.graph;
-        graph.external("vocabulary.quants", DataType::Uint8, &[n, blocks, BLOCK], stored.quants);
-        graph.external("embedding.scales", DataType::Float, &[n, blocks, 1], stored.scales);
-        let mut inputs = vec!["vocabulary.quants", "input_ids", "embedding.scales"];
-        if let Some(region) = stored.zero_points {
-            graph.external("embedding.zero_points", DataType::Uint8, &[n, blocks, 1], region);
-            inputs.push("embedding.zero_points");
-        }
-        graph.node(
-            MICROSOFT,
-            "GatherBlockQuantized",
-            &inputs,
-            &["embedding/blocks"],
-            &[
-                Attribute::Int("bits", 8),
-                Attribute::Int("block_size", BLOCK as i64),
-                Attribute::Int("gather_axis", 0),
-                Attribute::Int("quantize_axis", 2),
-            ],
-        );
-        graph.integers("embedding.shape", &[3], &[0, 0, hidden as i64]);
-        graph.node(ONNX, "Reshape", &["embedding/blocks", "embedding.shape"], &["embedding"], &[]);
+        blockwise::quants(self.graph, "vocabulary.quants", &stored);
+        blockwise::gather(self.graph, "vocabulary.quants", &stored, "input_ids", "embedding");
         self.residual = Some(Residual { stream: "embedding".to_owned(), branch: None });
         Ok(stored)
     }
@@ -228,10 +203,10 @@ impl<'g, 'a> Decoder<'g, 'a, '_> {
         if self.gguf.tensor(OUTPUT).is_some() {
             let rows = self.matrix(OUTPUT, hidden, rows, None)?;
             let stored = self.store(&[rows], Purpose::Vocabulary)?;
-            self.graph.external("head.quants", DataType::Uint8, &[stored.n, stored.blocks, BLOCK], stored.quants);
-            self.multiply("head", "head.quants", "final_hidden", &stored, None, "logits")?;
+            blockwise::quants(self.graph, "head.quants", &stored);
+            self.multiply("head", "head.quants", &stored, None, "final_hidden", "logits")?;
         } else {
-            self.multiply("head", "vocabulary.quants", "final_hidden", &vocabulary, None, "logits")?;
+            self.multiply("head", "vocabulary.quants", &vocabulary, None, "final_hidden", "logits")?;
         }
         let Dimensions { kv_heads, head_size, .. } = *self.dimensions;
         let shape = [Size::Named("batch"), Size::Fixed(1), Size::Fixed(rows)];
@@ -283,9 +258,8 @@ impl<'g, 'a> Decoder<'g, 'a, '_> {
     fn linear(&mut self, name: &str, input: &str, parts: &[Rows<'g, 'a>], bias: Option<&[f32]>) -> Result<String> {
         let stored = self.store(parts, Purpose::Projection)?;
         let quants = format!("{name}.quants");
-        let bytes = BLOCK * stored.layout.bits() / 8;
-        self.graph.external(&quants, DataType::Uint8, &[stored.n, stored.blocks, bytes], stored.quants);
-        self.multiply(name, &quants, input, &stored, bias, name)?;
+        blockwise::quants(self.graph, &quants, &stored);
+        self.multiply(name, &quants, &stored, bias, input, name)?;
         Ok(name.to_owned())
     }
 
@@ -293,40 +267,12 @@ impl<'g, 'a> Decoder<'g, 'a, '_> {
         &mut self,
         name: &str,
         quants: &str,
-        input: &str,
         stored: &Stored,
         bias: Option<&[f32]>,
+        input: &str,
         output: &str,
     ) -> Result<()> {
-        let graph = &mut *self.graph;
-        let [scales, zero_points, bias_name] =
-            ["scales", "zero_points", "bias"].map(|operand| format!("{name}.{operand}"));
-        graph.external(&scales, DataType::Float, &[stored.n, stored.blocks], stored.scales);
-        let mut inputs = vec![input, quants, &scales];
-        if let Some(region) = stored.zero_points {
-            graph.external(&zero_points, DataType::Uint8, &[stored.n, stored.blocks], region);
-            inputs.push(&zero_points);
-        }
-        if let Some(bias) = bias {
-            graph.floats(&bias_name, &[bias.len()], bias)?;
-            // The operator's sixth input; the fifth is a group index of other quantizers.
-            inputs.resize(5, "");
-            inputs.push(&bias_name);
-        }
-        graph.node(
-            MICROSOFT,
-            "MatMulNBits",
-            &inputs,
-            &[output],
-            &[
-                Attribute::Int("K", stored.k as i64),
-                Attribute::Int("N", stored.n as i64),
-                Attribute::Int("bits", stored.layout.bits() as i64),
-                Attribute::Int("block_size", BLOCK as i64),
-                Attribute::Int("accuracy_level", ACCURACY_INT8),
-            ],
-        );
-        Ok(())
+        Ok(blockwise::multiply(self.graph, name, quants, stored, bias, Accuracy::Int8, input, output)?)
     }
 
     /// The biases of all projections into attention as one vector, zeros for those without, or nothing.

@@ -108,10 +108,6 @@ impl DataFile {
         self.write(region.offset, bytes)?;
         Ok(region)
     }
-
-    pub fn len(&self) -> u64 {
-        self.end
-    }
 }
 
 impl GraphWriter {
@@ -126,7 +122,14 @@ impl GraphWriter {
     }
 
     /// Adds a node named after its first output.
-    pub fn node(&mut self, domain: &str, operator: &str, inputs: &[&str], outputs: &[&str], attributes: &[Attribute<'_>]) {
+    pub fn node(
+        &mut self,
+        domain: &str,
+        operator: &str,
+        inputs: &[&str],
+        outputs: &[&str],
+        attributes: &[Attribute<'_>],
+    ) {
         let attribute = attributes
             .iter()
             .map(|attribute| {

@@ -93,9 +93,14 @@ impl<'a> Rows<'_, 'a> {
         let [width, count] = *self.tensor.shape.as_slice() else { return self.vector() };
         let mut values = vec![0.0; width * count];
         for (index, row) in values.chunks_exact_mut(width).enumerate() {
-            self.tensor.kind.dequantize(self.row(index), row);
+            self.read(index, row);
         }
         values
+    }
+
+    /// The values of row `index` of a matrix, counted in the graph's order.
+    pub fn read(&self, index: usize, values: &mut [f32]) {
+        self.tensor.kind.dequantize(self.row(index), values);
     }
 }
 
