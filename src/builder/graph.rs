@@ -108,10 +108,6 @@ impl DataFile {
         self.write(region.offset, bytes)?;
         Ok(region)
     }
-
-    pub fn len(&self) -> u64 {
-        self.end
-    }
 }
 
 impl GraphWriter {

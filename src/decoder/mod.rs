@@ -54,6 +54,11 @@ pub enum DecodeError {
     Runtime(#[from] crate::onnx_runtime::RuntimeError),
     #[error("the graph '{graph}' {what}")]
     Graph { graph: String, what: String },
+    #[error(
+        "the decoder in '{}' is in several graphs, made for an NPU; the CPU lane needs a folder with one: build it from \
+         the model's GGUF file with `ortalk build`", folder.display()
+    )]
+    InPieces { folder: PathBuf },
     #[error("'{}' is not right: {what}", path.display())]
     File { path: PathBuf, what: String },
     #[error(

@@ -15,7 +15,7 @@ use crate::builder::weights::{Purpose, Rows, StoreError, choose_layout, store};
 use crate::model::BundleFiles;
 
 /// The data file of both.
-const DATA: &str = "vocabulary.onnx.data";
+pub const DATA: &str = "vocabulary.onnx.data";
 
 /// Rows of float32 values written at a time.
 const PIECE: usize = 1024;
