@@ -17,6 +17,15 @@ pub trait Decoder: Send {
     /// The longest sequence it can hold, in tokens.
     fn context_limit(&self) -> usize;
 
+    /// Tokens that one pass over a prompt had best take: progress and cancelling wait for no more than that.
+    fn prefill_chunk(&self) -> usize;
+
+    /// The fewest tokens that a pass over a prompt should have, where the prompt has them. More than one where a single
+    /// token is computed by other code, which rounds differently: then an answer does not depend on what was cached.
+    fn shortest_prefill(&self) -> usize {
+        1
+    }
+
     /// Tokens in the cache.
     fn position(&self) -> usize;
 
@@ -25,14 +34,6 @@ pub trait Decoder: Send {
 
     /// Appends `tokens`, at least one.
     fn forward(&mut self, tokens: &[u32]) -> Result<(), DecodeError>;
-
-    /// Like `forward`, and calls `progress` with the number of tokens that are done, as often as there is something to
-    /// tell: for decoders whose passes take long.
-    fn forward_reporting(&mut self, tokens: &[u32], progress: &mut dyn FnMut(usize)) -> Result<(), DecodeError> {
-        self.forward(tokens)?;
-        progress(tokens.len());
-        Ok(())
-    }
 
     /// The logits after the last token of the last pass, one for each entry of the vocabulary.
     fn logits(&self) -> &[f32];
@@ -52,6 +53,11 @@ pub enum DecodeError {
     Runtime(#[from] crate::onnx_runtime::RuntimeError),
     #[error("the graph '{graph}' {what}")]
     Graph { graph: String, what: String },
+    #[error(
+        "the decoder in '{}' is in several graphs, made for an NPU; the CPU lane needs a folder with one: build it from \
+         the model's GGUF file with `ortalk build`", folder.display()
+    )]
+    InPieces { folder: PathBuf },
     #[error("'{}' is not right: {what}", path.display())]
     File { path: PathBuf, what: String },
     #[error(

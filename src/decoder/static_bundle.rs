@@ -178,6 +178,10 @@ impl Decoder for StaticDecoder {
         self.bundle.context
     }
 
+    fn prefill_chunk(&self) -> usize {
+        self.bundle.chunk
+    }
+
     fn position(&self) -> usize {
         self.position
     }
@@ -188,11 +192,6 @@ impl Decoder for StaticDecoder {
 
     fn forward(&mut self, tokens: &[u32]) -> Result<(), DecodeError> {
         self.run(tokens, Wanted::Last, &mut |_, _, _| {})
-    }
-
-    fn forward_reporting(&mut self, tokens: &[u32], progress: &mut dyn FnMut(usize)) -> Result<(), DecodeError> {
-        let start = self.position;
-        self.run(tokens, Wanted::Last, &mut |_, rows, position| progress(position + rows - start))
     }
 
     fn logits(&self) -> &[f32] {
