@@ -17,6 +17,7 @@ pub mod graph;
 mod judge;
 mod laboratory;
 mod layers;
+mod local;
 mod operators;
 mod quality;
 mod quantize;
@@ -42,6 +43,7 @@ use stage::WorkFolder;
 
 pub use error::NpuBuildError;
 pub use laboratory::{BoxedError, CalibrationData, Candidate, Laboratory, Verdict};
+pub use local::LocalLaboratory;
 pub use stage::{NpuStage, StageRecord};
 
 /// How graphs are written and quantized. A folder built by another recipe differs in accuracy, so this name must change
