@@ -60,9 +60,12 @@ impl OnnxRuntime {
     /// QNN: then the error lists such nodes, with the execution provider's reasons.
     pub fn npu_session(&self, model: &Path, plugin: &QnnPlugin, options: &NpuOptions) -> Result<Session, RuntimeError> {
         self.register_qnn(plugin)?;
-        context_file::check(model, plugin, &options.for_provider()?)
-            .map_err(|error| RuntimeError::Context { model: model.into(), error })?;
-        self.proven_session(model, plugin, options, &[])
+        let wrong = |error| RuntimeError::Context { model: model.into(), error };
+        let compiled = context_file::check(model, plugin, &options.for_provider()?).map_err(wrong)?;
+        self.proven_session(model, plugin, options, &[]).map_err(|error| match error {
+            RuntimeError::Session { reason, .. } if compiled => wrong(ContextError::Refused(reason)),
+            error => error,
+        })
     }
 
     /// `entries` are further configuration entries for the session.
