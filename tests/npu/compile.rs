@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use ortalk::onnx_runtime::{CompileError, CompileReport, CompileRequest, compile_in_child};
+use ortalk::onnx_runtime::{ChildError, CompileError, CompileReport, CompileRequest, compile_in_child};
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::support::{cpu_session, difference, graph, library, plugin, run_float, run_qdq, runtime, x_elite};
@@ -81,7 +81,7 @@ fn a_child_that_dies_is_told_by_its_signal() {
             ControlFlow::Continue(())
         };
         let error = compile_in_child(Path::new(EXECUTABLE), &request("qdq", dir.path()), LIMIT, kill).unwrap_err();
-        assert!(matches!(error, CompileError::Died { .. }), "{error}");
+        assert!(matches!(error, CompileError::Child { error: ChildError::Died { .. }, .. }), "{error}");
         assert!(error.to_string().contains(name), "{error}");
         assert_eq!(files(dir.path()), [] as [&str; 0]);
     }
@@ -97,10 +97,10 @@ fn a_child_that_takes_too_long_or_is_not_wanted_is_ended() {
     };
     let request = request("qdq", dir.path());
     let error = compile_in_child(Path::new(EXECUTABLE), &request, Duration::ZERO, note).unwrap_err();
-    assert!(matches!(error, CompileError::TooLong { .. }), "{error}");
+    assert!(matches!(error, CompileError::Child { error: ChildError::TooLong { .. }, .. }), "{error}");
     assert!(rustix::process::test_kill_process(pid.unwrap()).is_err());
     let error = compile_in_child(Path::new(EXECUTABLE), &request, LIMIT, &mut |_| ControlFlow::Break(())).unwrap_err();
-    assert!(matches!(error, CompileError::Stopped), "{error}");
+    assert!(matches!(error, CompileError::Child { error: ChildError::Stopped, .. }), "{error}");
     assert_eq!(files(dir.path()), [] as [&str; 0]);
 }
 
@@ -109,10 +109,10 @@ fn a_child_that_is_another_program_is_told() {
     let dir = tempfile::tempdir().unwrap();
     let go_on = &mut |_| ControlFlow::Continue(());
     let ended = compile_in_child(Path::new("/bin/false"), &request("qdq", dir.path()), LIMIT, go_on).unwrap_err();
-    assert!(ended.to_string().contains("the compiler ended with exit status: 1"), "{ended}");
+    assert!(ended.to_string().contains("the child process ended with exit status: 1"), "{ended}");
     let missing =
         compile_in_child(Path::new("/no/such/ortalk"), &request("qdq", dir.path()), LIMIT, go_on).unwrap_err();
-    assert!(missing.to_string().starts_with("starting '/no/such/ortalk' failed"), "{missing}");
+    assert!(missing.to_string().contains("'/no/such/ortalk' could not be started: "), "{missing}");
     assert_eq!(files(dir.path()), [] as [&str; 0]);
 }
 

@@ -2,7 +2,6 @@
 //! there.
 
 mod absence;
-mod child;
 mod compile;
 mod context_file;
 mod diagnosis;
@@ -12,10 +11,10 @@ use std::path::{Path, PathBuf};
 use ort::device::Device;
 use ort::session::Session;
 use ort::session::builder::SessionBuilder;
+use serde::{Deserialize, Serialize};
 
 pub use absence::NpuAbsence;
-pub use child::{CompileError, CompileRequest, compile_in_child, serve_compile};
-pub use compile::CompileReport;
+pub use compile::{CompileError, CompileReport, CompileRequest, compile_in_child, serve_compile};
 pub use context_file::{ContextError, SdkVersion};
 
 use super::devices::{self, DeviceKind};
@@ -28,7 +27,7 @@ use crate::provision::QnnPlugin;
 pub const QNN_PROVIDER: &str = "QNNExecutionProvider";
 
 /// What QNN runs on.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct QnnDevice {
     /// For people: "Qualcomm NPU", or the maker of the processor that simulates one.
     pub name: String,
