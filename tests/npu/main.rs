@@ -9,3 +9,4 @@ mod support;
 
 mod compile;
 mod session;
+mod sys;
