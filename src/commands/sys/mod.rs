@@ -201,7 +201,7 @@ fn npu(qnn: Option<Npu>, others: &[DeviceListing], drivers: Vec<PathBuf>, librar
     }
     if drivers.is_empty() && state != State::Hardware {
         let simulated = (state == State::Emulated).then_some("--emulate-npu has the simulator answer, slowly");
-        gaps.push(missing(NO_NPU, simulated.or(Some("none, unless its driver is not installed"))));
+        gaps.push(missing(NO_NPU, simulated.or(Some("if this machine has one, install its driver"))));
     }
     Device { kind: DeviceKind::Npu, state, name, execution_providers: providers, drivers, missing: gaps }
 }
@@ -225,7 +225,7 @@ fn gpu(others: &[DeviceListing], drivers: Vec<PathBuf>) -> Device {
     let state = if providers.is_empty() { State::Unavailable } else { State::Hardware };
     let gap = match (state, drivers.is_empty()) {
         (State::Unavailable, true) => {
-            Some(missing("a GPU with a driver that ortalk knows", Some("none, unless its driver is not installed")))
+            Some(missing("a GPU with a driver that ortalk knows", Some("if this machine has one, install its driver")))
         }
         (State::Unavailable, false) => Some(missing(
             "an execution provider for it",
