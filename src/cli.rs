@@ -62,6 +62,8 @@ pub enum Command {
 pub enum WorkerTask {
     /// Compiles a model for the NPU; the request comes on standard input.
     Compile,
+    /// Loads a library and says what it offers; the request comes on standard input.
+    Probe,
 }
 
 /// Where the model's own suggestions are the defaults.

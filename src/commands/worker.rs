@@ -16,6 +16,7 @@ pub fn run(task: WorkerTask) -> anyhow::Result<ExitCode> {
     std::thread::Builder::new().name("parent".into()).spawn(end_with_parent)?;
     match task {
         WorkerTask::Compile => onnx_runtime::serve_compile(&request)?,
+        WorkerTask::Probe => onnx_runtime::serve_probe(&request)?,
     }
     Ok(ExitCode::SUCCESS)
 }
