@@ -126,7 +126,14 @@ impl GraphWriter {
     }
 
     /// Adds a node named after its first output.
-    pub fn node(&mut self, domain: &str, operator: &str, inputs: &[&str], outputs: &[&str], attributes: &[Attribute<'_>]) {
+    pub fn node(
+        &mut self,
+        domain: &str,
+        operator: &str,
+        inputs: &[&str],
+        outputs: &[&str],
+        attributes: &[Attribute<'_>],
+    ) {
         let attribute = attributes
             .iter()
             .map(|attribute| {

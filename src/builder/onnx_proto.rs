@@ -200,7 +200,8 @@ mod tests {
         let expected = [b"\x0a\x04axis\x18".as_slice(), &[0xff; 9], b"\x01\xa0\x01\x02"].concat();
         assert_eq!(attribute.encode_to_vec(), expected);
         // As in `TensorProto.dims`: proto2, not packed.
-        let list = AttributeProto { ints: vec![0, 300], r#type: Some(AttributeType::Ints.into()), ..Default::default() };
+        let list =
+            AttributeProto { ints: vec![0, 300], r#type: Some(AttributeType::Ints.into()), ..Default::default() };
         assert_eq!(list.encode_to_vec(), b"\x40\x00\x40\xac\x02\xa0\x01\x07");
     }
 

@@ -25,6 +25,7 @@ pub use error::{Fault, ProvisionError};
 pub use find::{FoundLibrary, LIBRARY_VARIABLE, LibraryOrigin, NamedLibraryError, ObtainError, obtain_onnx_runtime};
 use install::{Artifact, Installed};
 pub use pins::ONNX_RUNTIME_VERSION;
+pub(crate) use platform::own_group;
 pub use qnn::{PLUGIN_FILES, QnnPlugin};
 
 use crate::paths::Paths;

@@ -102,8 +102,7 @@ impl Decoder<'_, '_> {
         let rows = [1, kv_heads, tokens, head_size];
         let [mut keys, mut values_] = past;
         let mut cached = |part: &str, new: TensorId, past: &mut TensorId| {
-            let present =
-                self.node(format!("present.{layer}.{part}"), Operation::Convert, &[new], &rows, values(2));
+            let present = self.node(format!("present.{layer}.{part}"), Operation::Convert, &[new], &rows, values(2));
             self.graph.set_integer(present, IntegerType::I16);
             self.graph.set_range(*past, RangeSource::CodesOf(present));
             let shape = [1, kv_heads, total, head_size];
@@ -123,8 +122,7 @@ impl Decoder<'_, '_> {
         let seen = self.node(name("scores/masked"), Operation::Add, &[product, self.mask], &by_head, scores(true));
         let weights = self.node(name("probabilities"), Operation::Softmax, &[seen], &by_head, PROBABILITY);
         let weights = self.reshape(name("probabilities/grouped"), weights, &[1, kv_heads, group, total]);
-        let mut mixed =
-            self.product(name("attention"), weights, values_, &[1, kv_heads, group, head_size], values(2));
+        let mut mixed = self.product(name("attention"), weights, values_, &[1, kv_heads, group, head_size], values(2));
         if tokens > 1 {
             mixed = self.reshape(name("attention/heads"), mixed, &[1, heads, tokens, head_size]);
             let permutation = vec![0, 2, 1, 3];
@@ -206,8 +204,7 @@ impl Decoder<'_, '_> {
             return self.node(name.to_owned(), Operation::Linear { weight }, &[input], &shape, values(1));
         }
         let bias = Weight { tensor: bias, shape: vec![width], ..weight.clone() };
-        let product =
-            self.node(format!("{name}/product"), Operation::Linear { weight }, &[input], &shape, values(1));
+        let product = self.node(format!("{name}/product"), Operation::Linear { weight }, &[input], &shape, values(1));
         self.node(name.to_owned(), Operation::Bias { weight: bias }, &[product], &shape, values(1))
     }
 

@@ -61,11 +61,7 @@ pub fn write_codes(
         };
         let (codes, scales) = column_codes(&values, k);
         let codes = data.append(&transposed(&codes, k, n))?;
-        Ok(Codes::Matrix {
-            codes,
-            scales: data.append(&float_bytes(&scales))?,
-            zero_points: data.append(&vec![0; n])?,
-        })
+        Ok(Codes::Matrix { codes, scales: data.append(&float_bytes(&scales))?, zero_points: data.append(&vec![0; n])? })
     })
 }
 
