@@ -84,6 +84,10 @@ impl Decoder for ScriptedDecoder {
         self.context
     }
 
+    fn prefill_chunk(&self) -> usize {
+        128
+    }
+
     fn position(&self) -> usize {
         self.position
     }
