@@ -30,7 +30,7 @@ pub struct ProviderOptions(BTreeMap<String, String>);
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NpuOptionError {
-    #[error("QNN has no option '{name}'{}; it has: {}", did_you_mean(name), names())]
+    #[error("QNN has no option '{name}'{}; it has {}", did_you_mean(name), names())]
     Name { name: String },
     #[error("{name} is '{value}'; it must be {expected}")]
     Value { name: &'static str, value: String, expected: String },
@@ -193,9 +193,10 @@ fn did_you_mean(name: &str) -> String {
     let distance = |known: &str| {
         if name.len() >= 4 && known.contains(name) { 1 } else { strsim::damerau_levenshtein(name, known) }
     };
-    let nearest = OPTIONS.iter().map(|(known, _)| (distance(known), *known)).min();
+    // Of several that contain it, the shortest.
+    let nearest = OPTIONS.iter().map(|(known, _)| (distance(known), known.len(), *known)).min();
     match nearest {
-        Some((distance, known)) if distance <= name.len() / 3 => format!("; did you mean '{known}'?"),
+        Some((distance, _, known)) if distance <= name.len() / 3 => format!(" (did you mean '{known}'?)"),
         _ => String::new(),
     }
 }
@@ -288,7 +289,7 @@ mod tests {
         ] {
             let error = refused(name, "1");
             assert!(error.starts_with(&format!("QNN has no option '{name}'")), "{error}");
-            assert!(error.contains("it has: device_id, ") && error.ends_with("vtcm_mb"), "{error}");
+            assert!(error.contains("it has device_id, ") && error.ends_with("vtcm_mb"), "{error}");
             match meant {
                 Some(meant) => assert!(error.contains(&format!("did you mean '{meant}'?")), "{error}"),
                 None => assert!(!error.contains("did you mean"), "{error}"),

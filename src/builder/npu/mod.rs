@@ -6,6 +6,7 @@
 //! other, in a working folder (`stage`) from which a later run goes on.
 
 mod bundle;
+mod corpus;
 mod ends;
 mod error;
 mod export;
@@ -15,8 +16,10 @@ pub mod graph;
 mod laboratory;
 mod layers;
 mod operators;
+mod quality;
 mod quantize;
 mod quantized;
+mod ranges;
 pub mod sink;
 mod stage;
 mod weights;

@@ -7,7 +7,6 @@ use std::path::{Component, Path, PathBuf};
 
 use prost::Message;
 
-use crate::model::NpuOptions;
 use crate::provision::QnnPlugin;
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -21,6 +20,11 @@ pub enum ContextError {
          the model again on this machine with `ortalk build --target npu`"
     )]
     NewerSdk { built: SdkVersion, installed: SdkVersion },
+    #[error(
+        "it was compiled for {name} {built}, but {name} is {wanted} here; build the model for this chip with `ortalk build \
+         --target npu --soc`"
+    )]
+    OtherChip { name: &'static str, built: String, wanted: String },
     #[error("it holds no compiled graph")]
     NoContext,
     #[error("beside the compiled graph it has {count} nodes, such as {first}")]
@@ -37,8 +41,14 @@ pub struct ContextFile {
     pub contexts: Vec<Context>,
     /// Names and operators of nodes that are not compiled.
     pub other_nodes: Vec<String>,
-    /// What the execution provider wrote for its own check.
-    pub compatibility: Option<String>,
+    pub compatibility: Option<Compatibility>,
+}
+
+/// What the execution provider wrote for its own check: the chips that it was compiled for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Compatibility {
+    htp_archs: Vec<u32>,
+    soc_models: Vec<u32>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -61,7 +71,8 @@ impl ContextFile {
             }
         }
         let is_compatibility = |entry: &proto::Entry| entry.key.starts_with("ep_compatibility_info.");
-        file.compatibility = model.metadata_props.into_iter().find(is_compatibility).map(|entry| entry.value);
+        let compatibility = model.metadata_props.into_iter().find(is_compatibility);
+        file.compatibility = compatibility.and_then(|entry| Compatibility::parse(&entry.value));
         Ok(file)
     }
 }
@@ -78,20 +89,50 @@ impl Context {
     }
 }
 
-/// Checks a compiled model. A model that is not compiled passes: the execution provider compiles it.
-pub fn check(model: &Path, plugin: &QnnPlugin, _options: &NpuOptions) -> Result<(), ContextError> {
+/// Checks a compiled model against what it is to run on. A model that is not compiled passes: the execution provider
+/// compiles it.
+pub fn check(model: &Path, plugin: &QnnPlugin, told: &[(String, String)]) -> Result<(), ContextError> {
     let file = ContextFile::read(model)?;
     if file.contexts.is_empty() {
         return Ok(());
     }
     check_binaries(&file, model)?;
     let newest = file.contexts.iter().filter_map(|context| context.sdk).max();
-    if let (Some(built), Some(installed)) = (newest, SdkVersion::of_backend(&plugin.backend))
+    if let Some(built) = newest
+        && let Some(installed) = SdkVersion::of_backend(&plugin.backend)
         && built > installed
     {
         return Err(ContextError::NewerSdk { built, installed });
     }
-    Ok(())
+    match &file.compatibility {
+        Some(compatibility) => compatibility.check(told),
+        None => Ok(()),
+    }
+}
+
+impl Compatibility {
+    /// Of "v2:6:2.51.0:5.51.0:73:60:0:0": version of this text, backend, versions of its interface and of the binary, then
+    /// lists of architectures, of chips and of memory sizes. 0 stands for what was not said. Other versions are not read;
+    /// the execution provider has its own check.
+    fn parse(text: &str) -> Option<Self> {
+        let parts: Vec<&str> = text.split(':').collect();
+        let list = |text: &str| text.split(',').map(|number| number.parse::<u32>()).collect::<Result<Vec<_>, _>>().ok();
+        match parts.as_slice() {
+            ["v2", _, _, _, archs, chips, ..] => Some(Self { htp_archs: list(archs)?, soc_models: list(chips)? }),
+            _ => None,
+        }
+    }
+
+    fn check(&self, told: &[(String, String)]) -> Result<(), ContextError> {
+        for (name, built) in [("soc_model", &self.soc_models), ("htp_arch", &self.htp_archs)] {
+            let Some((_, wanted)) = told.iter().find(|(known, _)| known == name) else { continue };
+            let built: Vec<String> = built.iter().filter(|number| **number != 0).map(u32::to_string).collect();
+            if !built.is_empty() && !built.contains(wanted) {
+                return Err(ContextError::OtherChip { name, built: built.join(", "), wanted: wanted.clone() });
+            }
+        }
+        Ok(())
+    }
 }
 
 /// Checks what compiling has written, and gives the binaries' paths.
@@ -204,5 +245,104 @@ mod proto {
         pub key: String,
         #[prost(string, tag = "2")]
         pub value: String,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use pretty_assertions::assert_eq;
+
+    use super::*;
+
+    fn attribute(name: &str, i: i64, s: &str) -> proto::Attribute {
+        proto::Attribute { name: name.into(), i, s: s.into() }
+    }
+
+    /// A wrapper in a folder of its own, naming `binary`.
+    fn wrapper(binary: &str, sdk: &str, compatibility: &str) -> (tempfile::TempDir, PathBuf) {
+        let node = proto::Node {
+            name: "n".into(),
+            op_type: "EPContext".into(),
+            attribute: vec![
+                attribute("embed_mode", 0, ""),
+                attribute("ep_cache_context", 0, binary),
+                attribute("ep_sdk_version", 0, sdk),
+            ],
+        };
+        let entry =
+            proto::Entry { key: "ep_compatibility_info.QNNExecutionProvider".into(), value: compatibility.into() };
+        let model = proto::Model { graph: Some(proto::Graph { node: vec![node] }), metadata_props: vec![entry] };
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("m.onnx");
+        std::fs::write(&path, model.encode_to_vec()).unwrap();
+        std::fs::write(dir.path().join("m.bin"), "binary").unwrap();
+        std::fs::write(dir.path().join("QnnHtp"), "..v2.x.v2.50.1.250101000000.").unwrap();
+        (dir, path)
+    }
+
+    fn checked(binary: &str, sdk: &str, compatibility: &str) -> Result<(), String> {
+        let (dir, path) = wrapper(binary, sdk, compatibility);
+        let plugin = QnnPlugin { library: dir.path().join("plugin"), backend: dir.path().join("QnnHtp") };
+        let told = [("htp_arch".to_owned(), "73".to_owned()), ("soc_model".to_owned(), "60".to_owned())];
+        check(&path, &plugin, &told).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn what_fits_passes() {
+        let fits = "v2:6:2.51.0:5.51.0:73:60:0:0";
+        assert_eq!(checked("m.bin", "v2.50.1.250101000000", fits), Ok(()));
+        assert_eq!(checked("./m.bin", "v2.49.9.250101000000", "v2:6:2.51.0:5.51.0:0:0:0:0"), Ok(()));
+        assert_eq!(checked("m.bin", "", "v2:6:2.51.0:5.51.0:73,81:60,88:8,8:0"), Ok(()));
+        assert_eq!(checked("m.bin", "what?", "v9:something new"), Ok(()));
+    }
+
+    #[test]
+    fn what_does_not_fit_is_told() {
+        let fits = "v2:6:2.51.0:5.51.0:73:60:0:0";
+        let newer = checked("m.bin", "v2.51.0.260929181845", fits).unwrap_err();
+        assert!(newer.starts_with("it was compiled with QNN SDK 2.51.0, which is newer than the plug-in's 2.50.1"));
+        let chip = checked("m.bin", "v2.50.1.250101000000", "v2:6:2.51.0:5.51.0:73:88:0:0").unwrap_err();
+        assert!(chip.starts_with("it was compiled for soc_model 88, but soc_model is 60 here"), "{chip}");
+        let arch = checked("m.bin", "v2.50.1.250101000000", "v2:6:2.51.0:5.51.0:75,81:60:0:0").unwrap_err();
+        assert!(arch.starts_with("it was compiled for htp_arch 75, 81, but htp_arch is 73 here"), "{arch}");
+    }
+
+    #[test]
+    fn a_binary_must_be_there_and_in_the_folder() {
+        for (name, problem) in
+            [("none.bin", "is missing"), ("../m.bin", "not in"), ("/etc/passwd", "not in"), ("", "empty")]
+        {
+            let error = checked(name, "", "").unwrap_err();
+            assert!(error.starts_with(&format!("its binary '{name}'")) && error.contains(problem), "{error}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_compiled_model() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("m.onnx");
+        std::fs::write(&path, [0xff; 20]).unwrap();
+        assert!(matches!(check_compiled(&path), Err(ContextError::Read(_))));
+        std::fs::write(&path, proto::Model::default().encode_to_vec()).unwrap();
+        assert_eq!(check_compiled(&path), Err(ContextError::NoContext));
+        let node = |operator: &str| proto::Node { op_type: operator.into(), ..proto::Node::default() };
+        let graph = proto::Graph { node: vec![node("EPContext"), node("Cast")] };
+        std::fs::write(&path, proto::Model { graph: Some(graph), ..Default::default() }.encode_to_vec()).unwrap();
+        assert_eq!(check_compiled(&path), Err(ContextError::OtherNodes { count: 1, first: " (Cast)".into() }));
+    }
+
+    #[test]
+    fn the_sdk_s_version_is_found_in_a_library() {
+        for (text, version) in [
+            ("x v2.51.0.260929181845.", Some([2, 51, 0])),
+            ("v2.1 v2.2.3 v2.51.0.123 v2.4.5.1234567890\0", Some([2, 4, 5])),
+            ("v3.51.0.260929181845", None),
+            ("v2.", None),
+            ("", None),
+        ] {
+            assert_eq!(SdkVersion::in_bytes(text.as_bytes()), version.map(SdkVersion), "{text}");
+        }
+        assert_eq!(SdkVersion([2, 51, 0]).to_string(), "2.51.0");
+        assert!(SdkVersion([2, 51, 0]) > SdkVersion([2, 9, 12]));
     }
 }

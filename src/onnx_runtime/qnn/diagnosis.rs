@@ -12,7 +12,7 @@ use crate::model::NpuOptions;
 use crate::onnx_runtime::{OnnxRuntime, RuntimeError, c_api};
 use crate::provision::QnnPlugin;
 
-/// What was said on the way, most telling first.
+/// The others say the same of other nodes.
 const MOST_REASONS: usize = 10;
 
 impl OnnxRuntime {
@@ -63,18 +63,51 @@ impl Notes {
     fn logger(self: &Arc<Self>) -> LoggerFunction {
         let notes = self.clone();
         Arc::new(move |level: LogLevel, _category: &str, _id: &str, _location: &str, message: &str| {
-            let list = match level {
-                LogLevel::Error | LogLevel::Fatal => &notes.errors,
-                _ if message.contains("REASON") => &notes.refusals,
-                _ => return,
+            let add = |list: &Mutex<BTreeSet<String>>, line: &str| {
+                list.lock().unwrap_or_else(PoisonError::into_inner).insert(line.trim().to_owned());
             };
-            list.lock().unwrap_or_else(PoisonError::into_inner).insert(message.trim().to_owned());
+            match level {
+                LogLevel::Error | LogLevel::Fatal => add(&notes.errors, message),
+                _ => refusals(message).for_each(|line| add(&notes.refusals, line)),
+            }
         })
     }
 
+    /// Refusals come before errors, which they cause.
     fn reasons(&self) -> Vec<String> {
         let [refusals, errors] =
             [&self.refusals, &self.errors].map(|list| list.lock().unwrap_or_else(PoisonError::into_inner).clone());
         refusals.into_iter().chain(errors).take(MOST_REASONS).collect()
+    }
+}
+
+/// A message about nodes that QNN does not take has a line for each: "REASON : ...".
+fn refusals(message: &str) -> impl Iterator<Item = &str> {
+    message.lines().filter_map(|line| line.split_once("REASON :").map(|(_, reason)| reason.trim()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reasons_are_picked_from_a_message() {
+        let message = "Validation FAILED for 1 nodes in OrtNodeUnit (Hardmax) :\n\tOperator type: Hardmax Node name: y\n\t\
+                       REASON : Operators of type `Hardmax` are not supported.\n\nREASON : b\n";
+        let found: Vec<_> = refusals(message).collect();
+        assert_eq!(found, ["Operators of type `Hardmax` are not supported.", "b"]);
+        assert_eq!(refusals("Validation PASSED").count(), 0);
+    }
+
+    #[test]
+    fn refusals_come_before_errors_and_once() {
+        let notes = Arc::new(Notes::default());
+        let log = notes.logger();
+        log(LogLevel::Error, "", "", "", "it failed");
+        for _ in 0..2 {
+            log(LogLevel::Verbose, "", "", "", "\tREASON : no such operator");
+        }
+        log(LogLevel::Verbose, "", "", "", "all is well");
+        assert_eq!(notes.reasons(), ["no such operator", "it failed"]);
     }
 }

@@ -60,7 +60,7 @@ impl OnnxRuntime {
     /// QNN: then the error lists such nodes, with the execution provider's reasons.
     pub fn npu_session(&self, model: &Path, plugin: &QnnPlugin, options: &NpuOptions) -> Result<Session, RuntimeError> {
         self.register_qnn(plugin)?;
-        context_file::check(model, plugin, options)
+        context_file::check(model, plugin, &options.for_provider()?)
             .map_err(|error| RuntimeError::Context { model: model.into(), error })?;
         self.proven_session(model, plugin, options, &[])
     }
