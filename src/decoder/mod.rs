@@ -15,6 +15,7 @@ use crate::model::ModelError;
 use crate::onnx_runtime::{Placement, RuntimeError};
 
 pub use child::{ChildDecoder, ChildOptions, Deadlines, LaneProvider, LaneReady, LaneRequest, ServeError, serve_lane};
+pub use ends::LanguageHead;
 pub use limits::Limits;
 pub use shared_buffer::{DecoderOptions, SharedBufferDecoder};
 pub use static_bundle::{Observed, StaticDecoder};

@@ -95,6 +95,16 @@ impl StaticDecoder {
         }
     }
 
+    /// The graph from hidden states to logits.
+    pub fn head(&mut self) -> &mut LanguageHead {
+        &mut self.head
+    }
+
+    /// The same, without all the rest.
+    pub fn into_head(self) -> LanguageHead {
+        self.head
+    }
+
     /// Where ONNX Runtime put the nodes of the prefill and the decode graph.
     pub fn placement(&self) -> Vec<GraphPlacement> {
         [&self.prefill, &self.decode]
