@@ -2,6 +2,8 @@
 
 mod shared_buffer;
 
+use crate::onnx_runtime::Placement;
+
 pub use shared_buffer::{DecoderOptions, SharedBufferDecoder};
 
 /// A model with its KV cache. Positions count from 0; the cache holds keys and values for positions `0..position()`.
@@ -29,6 +31,21 @@ pub trait Decoder: Send {
 
     /// The logits after the last token of the last pass, one for each entry of the vocabulary.
     fn logits(&self) -> &[f32];
+}
+
+/// Where ONNX Runtime put one graph's nodes; `None` where it has no record.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GraphPlacement {
+    /// The graph's file.
+    pub graph: String,
+    pub placement: Option<Placement>,
+}
+
+impl GraphPlacement {
+    /// The graph's file without its ending: "prefill".
+    pub fn name(&self) -> &str {
+        self.graph.strip_suffix(".onnx").unwrap_or(&self.graph)
+    }
 }
 
 #[derive(Debug, thiserror::Error)]

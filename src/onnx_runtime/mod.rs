@@ -17,7 +17,7 @@ pub use c_api::run_bound;
 pub use devices::CPU_PROVIDER;
 pub use log::LogSink;
 pub use placement::{Placement, placement};
-pub use qnn::NpuAbsence;
+pub use qnn::{NpuAbsence, QNN_PROVIDER};
 
 /// The loaded library. One per process: ONNX Runtime allows no second environment, and it must outlive all sessions.
 #[derive(Clone)]

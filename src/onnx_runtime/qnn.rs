@@ -5,6 +5,9 @@ use std::path::{Path, PathBuf};
 
 use super::devices::{DeviceKind, DeviceListing};
 
+/// ONNX Runtime's name of Qualcomm's execution provider.
+pub const QNN_PROVIDER: &str = "QNNExecutionProvider";
+
 /// What was found of the NPU lane's needs; its text says what is missing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NpuAbsence {
