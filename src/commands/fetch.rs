@@ -68,12 +68,12 @@ impl Interrupt {
 
 /// Not by `exit`, which would tear ONNX Runtime down under the threads that run it: they would report errors, or crash.
 #[cfg(unix)]
-fn end_now() -> ! {
+pub fn end_now() -> ! {
     signal_hook::low_level::exit(INTERRUPTED.into())
 }
 
 #[cfg(windows)]
-fn end_now() -> ! {
+pub fn end_now() -> ! {
     std::process::exit(INTERRUPTED.into())
 }
 

@@ -1,10 +1,16 @@
 //! One forward pass on one execution provider. What to do with the logits is the engine's business.
 
+mod ends;
+mod ports;
 mod shared_buffer;
+mod static_bundle;
+
+use std::path::PathBuf;
 
 use crate::onnx_runtime::Placement;
 
 pub use shared_buffer::{DecoderOptions, SharedBufferDecoder};
+pub use static_bundle::{Observed, StaticDecoder};
 
 /// A model with its KV cache. Positions count from 0; the cache holds keys and values for positions `0..position()`.
 pub trait Decoder: Send {
@@ -54,6 +60,17 @@ pub enum DecodeError {
     Runtime(#[from] crate::onnx_runtime::RuntimeError),
     #[error("the graph '{graph}' {what}")]
     Graph { graph: String, what: String },
+    #[error(
+        "the decoder in '{}' is in several graphs, made for an NPU; the CPU lane needs a folder with one: build it from \
+         the model's GGUF file with `ortalk build`", folder.display()
+    )]
+    InPieces { folder: PathBuf },
+    #[error("'{}' is not right: {what}", path.display())]
+    File { path: PathBuf, what: String },
+    #[error(
+        "the sequence starts with token {found}, but this model was built for sequences that start with token {expected}"
+    )]
+    NotTheSink { expected: u32, found: u32 },
     #[error("{tokens} more tokens do not fit after {position}: the context holds {limit}")]
     ContextFull { tokens: usize, position: usize, limit: usize },
     #[error("a forward pass of no tokens was asked for")]
@@ -62,4 +79,10 @@ pub enum DecodeError {
     UnknownToken { token: u32, vocabulary: usize },
     #[error("the forward pass failed: {0}")]
     Run(String),
+}
+
+impl DecodeError {
+    fn run(error: ort::Error) -> Self {
+        Self::Run(error.to_string())
+    }
 }

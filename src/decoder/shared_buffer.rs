@@ -69,9 +69,12 @@ impl SharedBufferDecoder {
     pub fn new(runtime: &OnnxRuntime, folder: &ModelFolder, options: DecoderOptions) -> Result<Self, DecodeError> {
         let config = &folder.config.model;
         let decoder = &config.decoder;
-        let session = runtime.cpu_session(&folder.path.join(&decoder.filename), options.session)?;
+        let Some(graph) = decoder.filename.as_ref().filter(|_| decoder.pipeline.0.is_empty()) else {
+            return Err(DecodeError::InPieces { folder: folder.path.clone() });
+        };
+        let session = runtime.cpu_session(&folder.path.join(graph), options.session)?;
         let names = Names {
-            graph: decoder.filename.clone(),
+            graph: graph.clone(),
             input_ids: decoder.inputs.input_ids.clone(),
             attention_mask: decoder.inputs.attention_mask.clone(),
             logits: decoder.outputs.logits.clone(),

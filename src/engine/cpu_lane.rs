@@ -21,7 +21,7 @@ pub fn cpu_lane(
     let open = move || {
         let options = DecoderOptions { session: CpuSessionOptions { threads, spinning: false }, context };
         let decoder = SharedBufferDecoder::new(&runtime, &folder, options).map_err(|error| error.to_string())?;
-        let graph = folder.config.model.decoder.filename.clone();
+        let graph = folder.config.model.decoder.filename.clone().unwrap_or_else(|| "model.onnx".to_string());
         let placement = vec![GraphPlacement { graph, placement: decoder.placement() }];
         Ok(OpenLane { decoder: Box::new(decoder), placement, device: None })
     };

@@ -6,6 +6,7 @@ use std::ffi::{CStr, c_char};
 use std::ptr;
 
 use ort::AsPointer;
+use ort::device::Device;
 use ort::session::{IoBinding, Session};
 use ort::sys::OrtStatusPtr;
 
@@ -22,27 +23,69 @@ pub fn run_bound(session: &mut Session, binding: &IoBinding) -> Result<(), Strin
     check(status)
 }
 
-/// For each subgraph that ONNX Runtime assigned, the execution provider's name and how many nodes it has.
+/// A node of a session's graph, as ONNX Runtime recorded it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AssignedNode {
+    /// The execution provider that runs it.
+    pub provider: String,
+    pub name: String,
+    pub operator: String,
+}
+
+/// The nodes of all subgraphs that ONNX Runtime assigned, before it fused or compiled them.
 ///
 /// `Session_GetEpGraphAssignmentInfo` and its companions (ONNX Runtime 1.24) have no wrapper yet.
-pub fn assigned_subgraphs(session: &Session) -> Result<Vec<(String, usize)>, String> {
+pub fn assigned_nodes(session: &Session) -> Result<Vec<AssignedNode>, String> {
     let api = ort::api();
     let mut found = Vec::new();
     // SAFETY: the session is alive for the whole block and owns the subgraphs, nodes and names that the calls hand out;
-    // each pointer is read only after its call reported success (a null status), and the count bounds the reads.
+    // each pointer is read only after its call reported success (a null status), and the counts bound the reads.
     unsafe {
         let (mut subgraphs, mut subgraph_count) = (ptr::null(), 0_usize);
         check((api.Session_GetEpGraphAssignmentInfo)(session.ptr(), &mut subgraphs, &mut subgraph_count))?;
         for index in 0..subgraph_count {
             let subgraph = *subgraphs.add(index);
-            let mut name: *const c_char = ptr::null();
-            check((api.EpAssignedSubgraph_GetEpName)(subgraph, &mut name))?;
+            let mut provider: *const c_char = ptr::null();
+            check((api.EpAssignedSubgraph_GetEpName)(subgraph, &mut provider))?;
             let (mut nodes, mut node_count) = (ptr::null(), 0_usize);
             check((api.EpAssignedSubgraph_GetNodes)(subgraph, &mut nodes, &mut node_count))?;
-            found.push((CStr::from_ptr(name).to_string_lossy().into_owned(), node_count));
+            for index in 0..node_count {
+                let node = *nodes.add(index);
+                let (mut name, mut operator): (*const c_char, *const c_char) = (ptr::null(), ptr::null());
+                check((api.EpAssignedNode_GetName)(node, &mut name))?;
+                check((api.EpAssignedNode_GetOperatorType)(node, &mut operator))?;
+                found.push(AssignedNode { provider: text(provider), name: text(name), operator: text(operator) });
+            }
         }
     }
     Ok(found)
+}
+
+/// What an execution provider says of itself and its library: `version`, `library_path` and others.
+pub fn device_metadata(device: &Device<'_>) -> Vec<(String, String)> {
+    let api = ort::api();
+    let (mut keys, mut values): (*const *const c_char, *const *const c_char) = (ptr::null(), ptr::null());
+    let mut count = 0_usize;
+    // SAFETY: the device belongs to the environment, which outlives this borrow of it and owns the pairs; the count
+    // bounds the reads, and keys and values are null-terminated.
+    unsafe {
+        let pairs = (api.EpDevice_EpMetadata)(device.ptr());
+        if pairs.is_null() {
+            return Vec::new();
+        }
+        (api.GetKeyValuePairs)(pairs, &mut keys, &mut values, &mut count);
+        (0..count).map(|index| (text(*keys.add(index)), text(*values.add(index)))).collect()
+    }
+}
+
+/// # Safety
+/// `text` must be null, or end with a zero byte and be alive.
+unsafe fn text(text: *const c_char) -> String {
+    if text.is_null() {
+        return String::new();
+    }
+    // SAFETY: by this function's own condition.
+    unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
 }
 
 /// The message of an error status, which is ours to release.

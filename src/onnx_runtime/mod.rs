@@ -6,23 +6,32 @@ mod c_api;
 mod devices;
 mod log;
 mod placement;
+mod plugins;
 mod qnn;
 
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
 
 use ort::environment::Environment;
 use ort::session::Session;
 
 pub use c_api::run_bound;
-pub use devices::CPU_PROVIDER;
+pub use devices::{CPU_PROVIDER, DeviceKind, DeviceListing};
 pub use log::LogSink;
-pub use placement::{Placement, placement};
-pub use qnn::{NpuAbsence, QNN_PROVIDER};
+pub use placement::{AssignedNode, Placement, placement};
+pub use qnn::{
+    CompileError, CompileReport, CompileRequest, ContextError, NpuAbsence, QNN_PROVIDER, QnnDevice, SdkVersion,
+    compile_in_child, serve_compile,
+};
+
+use crate::model::NpuOptionError;
+pub use crate::provision::QnnPlugin;
 
 /// The loaded library. One per process: ONNX Runtime allows no second environment, and it must outlive all sessions.
 #[derive(Clone)]
 pub struct OnnxRuntime {
     environment: Environment,
+    plugins: Arc<Mutex<plugins::Registered>>,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -36,6 +45,38 @@ pub enum RuntimeError {
     NoCpu,
     #[error("ONNX Runtime could not open '{}': {reason}", model.display())]
     Session { model: PathBuf, reason: String },
+    #[error("the plug-in '{}' could not be registered as {name}: {reason}", library.display())]
+    Plugin { name: String, library: PathBuf, reason: String },
+    #[error("QNN's {what} '{}' cannot be used: {problem}; `ortalk setup --npu` fetches it", path.display())]
+    QnnFile { what: &'static str, path: PathBuf, problem: String },
+    #[error("QNN's plug-in offers no NPU on this machine")]
+    NoNpu,
+    #[error(transparent)]
+    Options(#[from] NpuOptionError),
+    #[error("the compiled model '{}' cannot run here: {error}", model.display())]
+    Context { model: PathBuf, error: ContextError },
+    #[error("the compiled model '{}' is not as it should be: {problem}", path.display())]
+    Output { path: PathBuf, problem: String },
+    #[error(
+        "'{}' does not run on the NPU as a whole: {} of its {total} nodes would run elsewhere{}", model.display(),
+        elsewhere.len(), details(elsewhere, reasons)
+    )]
+    NotOnNpu { model: PathBuf, elsewhere: Vec<AssignedNode>, total: usize, reasons: Vec<String> },
+}
+
+/// The first of the nodes, and all reasons.
+fn details(elsewhere: &[AssignedNode], reasons: &[String]) -> String {
+    const MOST: usize = 10;
+    let node = |node: &AssignedNode| format!("\n  {} ({}) on {}", node.name, node.operator, node.provider);
+    let mut text: String = elsewhere.iter().take(MOST).map(node).collect();
+    if elsewhere.len() > MOST {
+        text += &format!("\n  and {} more", elsewhere.len() - MOST);
+    }
+    if !reasons.is_empty() {
+        text += "\nQNN says:";
+        text.extend(reasons.iter().map(|reason| format!("\n  {reason}")));
+    }
+    text
 }
 
 /// How a session runs.
@@ -58,7 +99,7 @@ impl OnnxRuntime {
             .map_err(|error| failed(error.to_string()))?;
         // With a logger of its own, `ort` asks for every message there is, and each of them would be formatted.
         environment.set_log_level(ort::logging::LogLevel::Warning);
-        Ok(Self { environment })
+        Ok(Self { environment, plugins: Arc::default() })
     }
 
     /// A session whose nodes all run on the CPU. The device is named explicitly: once an execution provider's plug-in
@@ -92,6 +133,6 @@ impl OnnxRuntime {
 
     /// Why there is no NPU lane, found by looking for the plug-in in `plugin_folders` and for the device.
     pub fn npu_absence(&self, plugin_folders: &[PathBuf]) -> NpuAbsence {
-        qnn::look(&devices::list(&self.environment), plugin_folders, Path::new("/dev"))
+        qnn::look(self, plugin_folders)
     }
 }

@@ -41,7 +41,7 @@ pub enum Fault {
     Cancelled,
     #[error(
         "there is no wheel of it for {system} on {arch} (there are wheels for: {offered}); \
-         build or install ONNX Runtime for this platform"
+         build or install it for this platform"
     )]
     NoWheel { system: String, arch: String, offered: String },
     #[error(
@@ -96,6 +96,8 @@ pub enum Fault {
          to another folder", folder.display()
     )]
     Cache { folder: PathBuf, problem: String },
+    #[error("what was fetched into '{}' is gone; run ortalk again", folder.display())]
+    Vanished { folder: PathBuf },
     #[error("{action} '{}' failed: {source}", path.display())]
     Io { action: &'static str, path: PathBuf, source: io::Error },
 }

@@ -2,13 +2,9 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
 
-use super::install::staging_in;
-use super::python::CANDIDATES;
-use super::{
-    Fault, Meter, ProvisionError, Report, Stage, ensure_onnx_runtime, onnx_runtime_artifact, onnx_runtime_name,
-};
+use super::package::{self, Package};
+use super::{ProvisionError, Report, ensure_onnx_runtime, onnx_runtime_artifact, onnx_runtime_name};
 use crate::config::Settings;
 use crate::paths::Paths;
 
@@ -17,6 +13,9 @@ pub const LIBRARY_VARIABLE: &str = "ORT_DYLIB_PATH";
 
 /// The oldest release whose library has the interface that ortalk is compiled for (feature `api-24` of `ort`).
 const OLDEST_MINOR: u32 = 24;
+
+const PACKAGE: Package = Package("onnxruntime");
+const ONNX_RUNTIME: &str = "ONNX Runtime's library";
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FoundLibrary {
@@ -51,9 +50,10 @@ impl std::fmt::Display for LibraryOrigin {
 
 /// The user named a library that is not there. It is not passed over: another library would answer in its name.
 #[derive(Debug, thiserror::Error)]
-#[error("{by} names '{}' as ONNX Runtime's library, but {problem}; correct it, or remove it to let ortalk find one", path.display())]
+#[error("{by} names '{}' as {what}, but {problem}; correct it, or remove it to let ortalk find one", path.display())]
 pub struct NamedLibraryError {
     pub by: String,
+    pub what: &'static str,
     pub path: PathBuf,
     pub problem: String,
 }
@@ -82,13 +82,16 @@ pub fn obtain_onnx_runtime(
     if let Some(found) = find_onnx_runtime(settings, paths)? {
         return Ok(found);
     }
-    let asked = ask_python(paths, report).map_err(|fault| ProvisionError {
+    let asked = PACKAGE.ask("an installed ONNX Runtime", paths, report).map_err(|fault| ProvisionError {
         what: onnx_runtime_name(),
         fault: Box::new(fault),
         instead: String::new(),
     })?;
-    if let Some(found) = asked {
-        return Ok(found);
+    if let Some(init) = asked
+        && let Some(path) = usable_package(&init)
+    {
+        PACKAGE.note(paths, &init);
+        return Ok(FoundLibrary { path, origin: LibraryOrigin::PythonPackage });
     }
     let library = ensure_onnx_runtime(paths, report)?;
     let origin = if library.fetched { LibraryOrigin::Fetched } else { LibraryOrigin::Cache };
@@ -103,11 +106,11 @@ fn find(
 ) -> Result<Option<FoundLibrary>, NamedLibraryError> {
     let found = |path, origin| Ok(Some(FoundLibrary { path, origin }));
     if let Some(path) = variable {
-        return found(named(path, || LIBRARY_VARIABLE.to_owned())?, LibraryOrigin::Variable);
+        return found(named(path, ONNX_RUNTIME, || LIBRARY_VARIABLE.to_owned())?, LibraryOrigin::Variable);
     }
     if let Some(path) = &settings.onnx_runtime {
         let by = || format!("onnx-runtime in '{}'", paths.settings_file().display());
-        return found(named(path.clone(), by)?, LibraryOrigin::Setting);
+        return found(named(path.clone(), ONNX_RUNTIME, by)?, LibraryOrigin::Setting);
     }
     if let Some(path) = beside.and_then(library_in) {
         return found(path, LibraryOrigin::BesideExecutable);
@@ -115,13 +118,14 @@ fn find(
     if let Some(artifact) = onnx_runtime_artifact(paths).filter(|artifact| artifact.is_installed()) {
         return found(artifact.main_file(), LibraryOrigin::Cache);
     }
-    if let Some(path) = fs::read_to_string(note_of_package(paths)).ok().and_then(|text| usable_package(text.trim())) {
+    if let Some(path) = PACKAGE.noted(paths).and_then(|init| usable_package(&init)) {
         return found(path, LibraryOrigin::PythonPackage);
     }
     Ok(None)
 }
 
-fn named(path: PathBuf, by: impl Fn() -> String) -> Result<PathBuf, NamedLibraryError> {
+/// The file that `by` names as `what`, if it is one.
+pub fn named(path: PathBuf, what: &'static str, by: impl Fn() -> String) -> Result<PathBuf, NamedLibraryError> {
     let problem = match fs::metadata(&path) {
         Ok(found) if found.is_file() => return Ok(path),
         Ok(found) if found.is_dir() => "that is a folder, not the library file in it".to_owned(),
@@ -129,7 +133,7 @@ fn named(path: PathBuf, by: impl Fn() -> String) -> Result<PathBuf, NamedLibrary
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => "there is no such file".to_owned(),
         Err(error) => error.to_string(),
     };
-    Err(NamedLibraryError { by: by(), path, problem })
+    Err(NamedLibraryError { by: by(), what, path, problem })
 }
 
 /// A library with one of the names that ONNX Runtime's releases use on this platform. The plain name comes first: it is
@@ -152,58 +156,21 @@ fn library_in(folder: &Path) -> Option<PathBuf> {
         .map(|entry| entry.path())
         .filter(|path| path.is_file())
         .collect();
-    versioned.sort();
+    versioned.sort_by_key(|path| numbers_in(path));
     versioned.pop()
 }
 
-/// Starting Python takes a tenth of a second and more, so what it said is noted for later starts.
-fn note_of_package(paths: &Paths) -> PathBuf {
-    paths.cache.join("onnxruntime-package.txt")
+/// 1.10 is newer than 1.9, whatever their text says.
+fn numbers_in(path: &Path) -> Vec<u64> {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    name.split(|c: char| !c.is_ascii_digit()).filter_map(|number| number.parse().ok()).collect()
 }
 
 /// The library of a Python package `onnxruntime`, given the package's `__init__.py`, if it is recent enough.
-fn usable_package(init: &str) -> Option<PathBuf> {
-    let init = Path::new(init);
-    let text = fs::read_to_string(init).ok()?;
-    let version = text.lines().find_map(|line| line.strip_prefix("__version__"))?;
-    let version = version.trim_matches(|c: char| !c.is_ascii_digit());
-    let mut numbers = version.split('.').map_while(|number| number.parse::<u32>().ok());
-    (numbers.next()? == 1 && numbers.next()? >= OLDEST_MINOR).then_some(())?;
+fn usable_package(init: &Path) -> Option<PathBuf> {
+    let (major, minor) = package::version(init)?;
+    (major == 1 && minor >= OLDEST_MINOR).then_some(())?;
     library_in(&init.parent()?.join("capi"))
-}
-
-/// Asks the user's Python where its package is, without importing it. Any failure but a wish to stop means: no package.
-fn ask_python(paths: &Paths, report: Report<'_>) -> Result<Option<FoundLibrary>, Fault> {
-    const QUESTION: &str =
-        "import importlib.util as u; s = u.find_spec('onnxruntime'); print(s.origin if s and s.origin else '')";
-    const LONGEST: Duration = Duration::from_secs(10);
-    let Ok(cache) = std::path::absolute(&paths.cache) else { return Ok(None) };
-    let folder = staging_in(&cache).join(format!("question-{}", std::process::id()));
-    // A cache that cannot be used is the fetch's to explain.
-    if fs::create_dir_all(&folder).is_err() {
-        return Ok(None);
-    }
-    let start = Instant::now();
-    let what = "an installed ONNX Runtime";
-    let mut stopped = false;
-    let mut meter = Meter { what, report };
-    let mut tick = || {
-        meter.at(Stage::Looking, 0, 0).inspect_err(|_| stopped = true)?;
-        if start.elapsed() < LONGEST { Ok(()) } else { Err(Fault::Cancelled) }
-    };
-    let answer = CANDIDATES.iter().find_map(|python| {
-        let finished = python.run(&["-c", QUESTION], &folder, &folder.join("answer.txt"), &mut tick).ok()??;
-        finished.status.success().then_some(finished.output)
-    });
-    let _ = fs::remove_dir_all(&folder);
-    if stopped {
-        return Err(Fault::Cancelled);
-    }
-    let answer = answer.unwrap_or_default();
-    let Some(init) = answer.lines().map(str::trim).find(|line| !line.is_empty()) else { return Ok(None) };
-    let Some(path) = usable_package(init) else { return Ok(None) };
-    let _ = fs::write(note_of_package(paths), init);
-    Ok(Some(FoundLibrary { path, origin: LibraryOrigin::PythonPackage }))
 }
 
 #[cfg(test)]
@@ -251,7 +218,7 @@ mod tests {
         let (variable, setting) = (places.file("a.so", ""), places.file("b.so", ""));
         let beside = places.file(&format!("bin/{}", library_name()), "");
         let package = places.package("site", "1.31.1");
-        fs::write(note_of_package(&places.paths), package.to_str().unwrap()).unwrap();
+        PACKAGE.note(&places.paths, &package);
         let settings = Settings { onnx_runtime: Some(setting), ..Settings::default() };
         let origin = |variable, beside, settings: &Settings| {
             find(variable, beside, settings, &places.paths).unwrap().map(|found| found.origin)
@@ -276,7 +243,7 @@ mod tests {
         assert_eq!(find(), None);
         file.set_len(artifact.wheel.members[0].bytes).unwrap();
         let package = places.package("site", "1.31.1");
-        fs::write(note_of_package(&places.paths), package.to_str().unwrap()).unwrap();
+        PACKAGE.note(&places.paths, &package);
         assert_eq!(find(), Some(FoundLibrary { path: artifact.main_file(), origin: LibraryOrigin::Cache }));
     }
 
@@ -294,9 +261,24 @@ mod tests {
     #[test]
     fn only_a_recent_package_is_used() {
         let places = Places::new();
-        let usable = |version| usable_package(places.package(version, version).to_str().unwrap()).is_some();
+        let usable = |version| usable_package(&places.package(version, version)).is_some();
         assert!(usable("1.31.1") && usable("1.24.0") && usable("1.25.0rc1"));
         assert!(!usable("1.23.2") && !usable("2.0.0") && !usable("") && !usable("one.two"));
-        assert_eq!(usable_package("/no/such/__init__.py"), None);
+        assert_eq!(usable_package(Path::new("/no/such/__init__.py")), None);
+    }
+
+    #[test]
+    fn the_newest_of_several_is_taken_by_number() {
+        let places = Places::new();
+        let (start, end) = match std::env::consts::OS {
+            "macos" => ("libonnxruntime.", ".dylib"),
+            "windows" => return,
+            _ => ("libonnxruntime.so.", ""),
+        };
+        for version in ["1.24.0", "1.31.9", "1.31.10", "1.9.2"] {
+            places.file(&format!("bin/{start}{version}{end}"), "");
+        }
+        let bin = places.dir.path().join("bin");
+        assert_eq!(library_in(&bin), Some(bin.join(format!("{start}1.31.10{end}"))));
     }
 }

