@@ -55,6 +55,13 @@ pub struct GraphPlacement {
     pub placement: Option<Placement>,
 }
 
+impl GraphPlacement {
+    /// The graph's file without its ending: "prefill".
+    pub fn name(&self) -> &str {
+        self.graph.strip_suffix(".onnx").unwrap_or(&self.graph)
+    }
+}
+
 #[derive(Debug, thiserror::Error)]
 pub enum DecodeError {
     #[error(transparent)]
