@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
-use crate::engine::LaneId;
+use crate::engine::{LaneId, Policy};
 
 /// Chat with a language model on your own machine, and see which silicon answers.
 ///
@@ -65,6 +65,8 @@ pub enum Command {
 /// What runs in a child process, because a foreign library may crash or hang there.
 #[derive(Debug, Subcommand)]
 pub enum WorkerTask {
+    /// Runs a model on the NPU; the request comes on standard input.
+    Lane,
     /// Compiles a model for the NPU; the request comes on standard input.
     Compile,
     /// Loads a library and says what it offers; the request comes on standard input.
@@ -73,6 +75,8 @@ pub enum WorkerTask {
 
 /// Where the model's own suggestions are the defaults.
 const SAMPLING: &str = "Choosing words (the model suggests the defaults)";
+
+const LANES: &str = "Where it runs";
 
 /// What the chat and `run` share.
 #[derive(Debug, Clone, Default, Args)]
@@ -104,11 +108,22 @@ pub struct ChatArgs {
     /// Draw the same way every time: the same seed and the same prompts give the same text.
     #[arg(long, help_heading = SAMPLING, value_name = "N")]
     pub seed: Option<u64>,
-    /// Answer on the CPU or on the NPU, in place of what ortalk would choose.
-    #[arg(long, value_name = "LANE")]
+    /// Answer on this lane from the first token to the last, or not at all.
+    #[arg(long, help_heading = LANES, value_name = "LANE")]
     pub lane: Option<LaneId>,
+    /// How a lane is chosen where none is asked for; the default is auto.
+    #[arg(long, help_heading = LANES, value_name = "POLICY")]
+    pub policy: Option<Policy>,
+    /// Run the NPU lane on QNN's simulator, where there is no NPU. Much slower than the CPU: for trying things out.
+    ///
+    /// Fetches QNN's plug-in and builds the model for the NPU, which takes minutes the first time.
+    #[arg(long, help_heading = LANES)]
+    pub emulate_npu: bool,
+    /// A folder that `ortalk build --target npu` made of the same model, for the NPU lane.
+    #[arg(long, help_heading = LANES, value_name = "DIR")]
+    pub npu_model: Option<PathBuf>,
     /// Threads on the CPU; the default is one for each physical core.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    #[arg(long, help_heading = LANES, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     pub threads: Option<u16>,
 }
 

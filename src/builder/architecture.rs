@@ -16,9 +16,9 @@ pub struct Architecture {
     /// `model.type` in genai_config.json.
     pub genai_type: &'static str,
     /// The query, key and value projections, as `blk.N.<name>`, in the order that packed attention wants.
-    pub query_key_value: &'static [Projection],
+    pub query_key_value: [Projection; 3],
     /// The gate and up projections in this order.
-    pub gate_up: &'static [&'static str],
+    pub gate_up: [&'static str; 2],
     /// Whether the projections into attention may have biases.
     pub biases: bool,
     /// Ends of the names of tensors that carry nothing: tables that are computed here.
@@ -47,24 +47,24 @@ pub static ARCHITECTURES: &[Architecture] = &[
     Architecture {
         name: "llama",
         genai_type: "llama",
-        query_key_value: &[
+        query_key_value: [
             Projection { tensor: "attn_q", heads: Heads::Query, interleaved: true },
             Projection { tensor: "attn_k", heads: Heads::KeyValue, interleaved: true },
             Projection { tensor: "attn_v", heads: Heads::KeyValue, interleaved: false },
         ],
-        gate_up: &["ffn_gate", "ffn_up"],
+        gate_up: ["ffn_gate", "ffn_up"],
         biases: true,
         ignored: &[".attn_rot_embd", ".rotary_emb.inv_freq"],
     },
     Architecture {
         name: "qwen2",
         genai_type: "qwen2",
-        query_key_value: &[
+        query_key_value: [
             Projection { tensor: "attn_q", heads: Heads::Query, interleaved: false },
             Projection { tensor: "attn_k", heads: Heads::KeyValue, interleaved: false },
             Projection { tensor: "attn_v", heads: Heads::KeyValue, interleaved: false },
         ],
-        gate_up: &["ffn_gate", "ffn_up"],
+        gate_up: ["ffn_gate", "ffn_up"],
         biases: true,
         ignored: &[".rotary_emb.inv_freq"],
     },
@@ -274,7 +274,7 @@ impl Architecture {
     fn layer_parts(&self) -> impl Iterator<Item = &'static str> {
         let projections = self.query_key_value.iter().map(|projection| projection.tensor);
         let others = ["attn_norm", "attn_output", "ffn_norm", "ffn_down"];
-        projections.chain(self.gate_up.iter().copied()).chain(others)
+        projections.chain(self.gate_up).chain(others)
     }
 
     /// Whether a tensor of this name finds its place in a model with so many layers, or carries nothing.

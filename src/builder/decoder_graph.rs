@@ -12,15 +12,12 @@
 //! Operators are ONNX Runtime's (`docs/ContribOperators.md` there). How a matrix is stored is `weights`' business.
 
 use super::architecture::{Architecture, Dimensions, EMBEDDING, OUTPUT, OUTPUT_NORM, Projection, find_tensor};
+use super::blockwise::{self, Accuracy};
 use super::error::ModelError;
 use super::gguf::{Gguf, Tensor};
 use super::graph::{Attribute, GraphWriter, MICROSOFT, ONNX, Size, float_bytes};
 use super::onnx_proto::DataType;
-use super::repack::BLOCK;
 use super::weights::{Purpose, Rows, StoreError, Stored, choose_layout, store};
-
-/// Let the matrix kernels quantize activations to 8 bits a block, as llama.cpp does (`MatMulNBits`' accuracy_level).
-const ACCURACY_INT8: i64 = 4;
 
 /// Rows of the cosine and sine tables computed at a time.
 const POSITIONS: usize = 4096;
@@ -106,13 +103,13 @@ impl<'g, 'a> Decoder<'g, 'a, '_> {
         let shape = [context, frequencies.len()];
         for (name, function) in [("cos_cache", f64::cos as fn(f64) -> f64), ("sin_cache", f64::sin)] {
             let row = frequencies.len() as u64 * 4;
-            let region = self.graph.reserve(context as u64 * row)?;
+            let region = self.graph.data().reserve(context as u64 * row)?;
             for first in (0..context).step_by(POSITIONS) {
                 let values: Vec<f32> = (first..context.min(first + POSITIONS))
                     .flat_map(|position| frequencies.iter().map(move |frequency| position as f64 * frequency))
                     .map(|angle| function(angle) as f32)
                     .collect();
-                self.graph.write(region.offset + first as u64 * row, &float_bytes(&values))?;
+                self.graph.data().write(region.offset + first as u64 * row, &float_bytes(&values))?;
             }
             self.graph.external(name, DataType::Float, &shape, region);
         }
@@ -124,30 +121,8 @@ impl<'g, 'a> Decoder<'g, 'a, '_> {
         let hidden = self.dimensions.hidden;
         let rows = self.matrix(EMBEDDING, hidden, self.dimensions.vocabulary, None)?;
         let stored = self.store(&[rows], Purpose::Vocabulary)?;
-        // The operator wants scales and zero points with as many dimensions as the data; the bytes are the same ones.
-        let (n, blocks) = (stored.n, stored.blocks);
-        let graph = &mut *self.graph;
-        graph.external("vocabulary.quants", DataType::Uint8, &[n, blocks, BLOCK], stored.quants);
-        graph.external("embedding.scales", DataType::Float, &[n, blocks, 1], stored.scales);
-        let mut inputs = vec!["vocabulary.quants", "input_ids", "embedding.scales"];
-        if let Some(region) = stored.zero_points {
-            graph.external("embedding.zero_points", DataType::Uint8, &[n, blocks, 1], region);
-            inputs.push("embedding.zero_points");
-        }
-        graph.node(
-            MICROSOFT,
-            "GatherBlockQuantized",
-            &inputs,
-            &["embedding/blocks"],
-            &[
-                Attribute::Int("bits", 8),
-                Attribute::Int("block_size", BLOCK as i64),
-                Attribute::Int("gather_axis", 0),
-                Attribute::Int("quantize_axis", 2),
-            ],
-        );
-        graph.integers("embedding.shape", &[3], &[0, 0, hidden as i64]);
-        graph.node(ONNX, "Reshape", &["embedding/blocks", "embedding.shape"], &["embedding"], &[]);
+        blockwise::quants(self.graph, "vocabulary.quants", &stored);
+        blockwise::gather(self.graph, "vocabulary.quants", &stored, "input_ids", "embedding");
         self.residual = Some(Residual { stream: "embedding".to_owned(), branch: None });
         Ok(stored)
     }
@@ -156,7 +131,7 @@ impl<'g, 'a> Decoder<'g, 'a, '_> {
         let Dimensions { hidden, heads, kv_heads, head_size, .. } = *self.dimensions;
         let normed = self.norm(&format!("layers.{layer}.attention_norm"), &format!("blk.{layer}.attn_norm.weight"))?;
         let mut parts = Vec::new();
-        for projection in self.architecture.query_key_value {
+        for projection in &self.architecture.query_key_value {
             let rows = self.dimensions.head_count(projection.heads) * head_size;
             let name = format!("blk.{layer}.{}.weight", projection.tensor);
             parts.push(self.matrix(&name, hidden, rows, projection.interleaved.then_some(head_size))?);
@@ -200,9 +175,8 @@ impl<'g, 'a> Decoder<'g, 'a, '_> {
         let Dimensions { hidden, feed_forward, .. } = *self.dimensions;
         let normed = self.norm(&format!("layers.{layer}.mlp_norm"), &format!("blk.{layer}.ffn_norm.weight"))?;
         let parts = self.architecture.gate_up.iter();
-        let rows = feed_forward * 2 / self.architecture.gate_up.len();
         let parts = parts
-            .map(|tensor| self.matrix(&format!("blk.{layer}.{tensor}.weight"), hidden, rows, None))
+            .map(|tensor| self.matrix(&format!("blk.{layer}.{tensor}.weight"), hidden, feed_forward, None))
             .collect::<Result<Vec<_>>>()?;
         let gate_up = self.linear(&format!("layers.{layer}.gate_up"), &normed, &parts, None)?;
         let [gate, up, silu, product] =
@@ -229,10 +203,10 @@ impl<'g, 'a> Decoder<'g, 'a, '_> {
         if self.gguf.tensor(OUTPUT).is_some() {
             let rows = self.matrix(OUTPUT, hidden, rows, None)?;
             let stored = self.store(&[rows], Purpose::Vocabulary)?;
-            self.graph.external("head.quants", DataType::Uint8, &[stored.n, stored.blocks, BLOCK], stored.quants);
-            self.multiply("head", "head.quants", "final_hidden", &stored, None, "logits")?;
+            blockwise::quants(self.graph, "head.quants", &stored);
+            self.multiply("head", "head.quants", &stored, None, "final_hidden", "logits")?;
         } else {
-            self.multiply("head", "vocabulary.quants", "final_hidden", &vocabulary, None, "logits")?;
+            self.multiply("head", "vocabulary.quants", &vocabulary, None, "final_hidden", "logits")?;
         }
         let Dimensions { kv_heads, head_size, .. } = *self.dimensions;
         let shape = [Size::Named("batch"), Size::Fixed(1), Size::Fixed(rows)];
@@ -284,9 +258,8 @@ impl<'g, 'a> Decoder<'g, 'a, '_> {
     fn linear(&mut self, name: &str, input: &str, parts: &[Rows<'g, 'a>], bias: Option<&[f32]>) -> Result<String> {
         let stored = self.store(parts, Purpose::Projection)?;
         let quants = format!("{name}.quants");
-        let bytes = BLOCK * stored.layout.bits() / 8;
-        self.graph.external(&quants, DataType::Uint8, &[stored.n, stored.blocks, bytes], stored.quants);
-        self.multiply(name, &quants, input, &stored, bias, name)?;
+        blockwise::quants(self.graph, &quants, &stored);
+        self.multiply(name, &quants, &stored, bias, input, name)?;
         Ok(name.to_owned())
     }
 
@@ -294,47 +267,19 @@ impl<'g, 'a> Decoder<'g, 'a, '_> {
         &mut self,
         name: &str,
         quants: &str,
-        input: &str,
         stored: &Stored,
         bias: Option<&[f32]>,
+        input: &str,
         output: &str,
     ) -> Result<()> {
-        let graph = &mut *self.graph;
-        let [scales, zero_points, bias_name] =
-            ["scales", "zero_points", "bias"].map(|operand| format!("{name}.{operand}"));
-        graph.external(&scales, DataType::Float, &[stored.n, stored.blocks], stored.scales);
-        let mut inputs = vec![input, quants, &scales];
-        if let Some(region) = stored.zero_points {
-            graph.external(&zero_points, DataType::Uint8, &[stored.n, stored.blocks], region);
-            inputs.push(&zero_points);
-        }
-        if let Some(bias) = bias {
-            graph.floats(&bias_name, &[bias.len()], bias)?;
-            // The operator's sixth input; the fifth is a group index of other quantizers.
-            inputs.resize(5, "");
-            inputs.push(&bias_name);
-        }
-        graph.node(
-            MICROSOFT,
-            "MatMulNBits",
-            &inputs,
-            &[output],
-            &[
-                Attribute::Int("K", stored.k as i64),
-                Attribute::Int("N", stored.n as i64),
-                Attribute::Int("bits", stored.layout.bits() as i64),
-                Attribute::Int("block_size", BLOCK as i64),
-                Attribute::Int("accuracy_level", ACCURACY_INT8),
-            ],
-        );
-        Ok(())
+        Ok(blockwise::multiply(self.graph, name, quants, stored, bias, Accuracy::Int8, input, output)?)
     }
 
     /// The biases of all projections into attention as one vector, zeros for those without, or nothing.
     fn query_key_value_bias(&mut self, layer: usize) -> Result<Option<Vec<f32>>> {
         let mut joined = Vec::new();
         let mut any = false;
-        for Projection { tensor, heads, interleaved } in self.architecture.query_key_value {
+        for Projection { tensor, heads, interleaved } in &self.architecture.query_key_value {
             let head_size = self.dimensions.head_size;
             let length = self.dimensions.head_count(*heads) * head_size;
             let bias = self.bias(&format!("blk.{layer}.{tensor}.bias"), length, interleaved.then_some(head_size))?;
@@ -378,7 +323,7 @@ impl<'g, 'a> Decoder<'g, 'a, '_> {
         let layout = choose_layout(parts, purpose);
         let width = parts[0].tensor.shape[0];
         let Progress { done, total, report } = &mut self.progress;
-        store(self.graph, parts, layout, self.threads, &mut |rows| {
+        store(self.graph.data(), parts, layout, self.threads, &mut |rows| {
             *done += rows * width;
             report(*done as f32 / *total as f32);
         })

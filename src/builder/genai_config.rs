@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use super::architecture::{Architecture, Dimensions};
 use super::tokenizer::Vocabulary;
+use crate::model::NpuBundle;
 
 /// How answers are sampled where nobody says otherwise.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -25,23 +26,35 @@ impl Default for SamplingDefaults {
     }
 }
 
-/// The contents of `genai_config.json` for a graph file with `decoder_graph`'s inputs and outputs.
+/// The graphs of a model folder.
+#[derive(Debug, Clone, Copy)]
+pub enum Graphs<'b> {
+    /// A file with `decoder_graph`'s inputs and outputs.
+    One(&'b str),
+    /// A bundle for an NPU.
+    Bundle(&'b NpuBundle),
+}
+
+/// The contents of `genai_config.json`.
 pub fn genai_config(
     architecture: &Architecture,
     dimensions: &Dimensions,
     vocabulary: &Vocabulary<'_, '_>,
     sampling: &SamplingDefaults,
-    model_file: &str,
+    graphs: Graphs<'_>,
 ) -> Value {
+    let (context, one) = match graphs {
+        Graphs::One(_) => (dimensions.context, true),
+        Graphs::Bundle(bundle) => (bundle.context, false),
+    };
     let eos = match vocabulary.ends.as_slice() {
         [only] => json!(only),
         several => json!(several),
     };
     let mut model = json!({
-        "context_length": dimensions.context,
+        "context_length": context,
         "decoder": {
             "session_options": {"log_id": "onnxruntime-genai", "provider_options": []},
-            "filename": model_file,
             "head_size": dimensions.head_size,
             "hidden_size": dimensions.hidden,
             "inputs": {
@@ -63,6 +76,10 @@ pub fn genai_config(
         "type": architecture.genai_type,
         "vocab_size": dimensions.vocabulary,
     });
+    match graphs {
+        Graphs::One(file) => model["decoder"]["filename"] = json!(file),
+        Graphs::Bundle(bundle) => model["decoder"]["pipeline"] = pipeline(bundle),
+    }
     if let Some(bos) = vocabulary.bos {
         model["bos_token_id"] = json!(bos);
     }
@@ -76,18 +93,50 @@ pub fn genai_config(
             "do_sample": sampling.temperature > 0.0,
             "early_stopping": true,
             "length_penalty": 1.0,
-            "max_length": dimensions.context,
+            "max_length": context,
             "min_length": 0,
             "no_repeat_ngram_size": 0,
             "num_beams": 1,
             "num_return_sequences": 1,
-            "past_present_share_buffer": true,
+            "past_present_share_buffer": one,
             "repetition_penalty": 1.0,
             "temperature": decimal(sampling.temperature),
             "top_k": sampling.top_k,
             "top_p": decimal(sampling.top_p),
         },
     })
+}
+
+/// The stages of a bundle: what each takes and gives, and whether it runs on a prompt and on each token after it.
+fn pipeline(bundle: &NpuBundle) -> Value {
+    let cache = |names: &str| -> Vec<String> {
+        let names = &names;
+        (0..bundle.layers).flat_map(|layer| ["key", "value"].map(|part| format!("{names}.{layer}.{part}"))).collect()
+    };
+    let inputs =
+        [["hidden_states", "cos", "sin", "mask"].map(str::to_owned).to_vec(), cache("past_key_values")].concat();
+    let outputs = [vec!["output_hidden_states".to_owned()], cache("present")].concat();
+    let files = &bundle.files;
+    let decoder = |file: &str, prompt: bool| {
+        json!({
+            "filename": file,
+            "inputs": inputs,
+            "outputs": outputs,
+            "run_on_prompt": prompt,
+            "run_on_token_gen": !prompt,
+        })
+    };
+    json!([
+        {"embeddings": {"filename": files.embeddings, "inputs": ["input_ids"], "outputs": ["hidden_states"]}},
+        {"prefill": decoder(&files.prefill, true)},
+        {"decode": decoder(&files.decode, false)},
+        {"lm_head": {
+            "filename": files.lm_head,
+            "inputs": ["output_hidden_states"],
+            "outputs": ["logits"],
+            "is_lm_head": true,
+        }},
+    ])
 }
 
 /// A float32 as people wrote it: 0.7 and not 0.699999988079071.

@@ -20,9 +20,23 @@ pub const MICROSOFT: &str = "com.microsoft";
 /// ONNX's own domain.
 pub const ONNX: &str = "";
 
-/// The first IR version whose opset is 21.
-const IR_VERSION: i64 = 10;
-const OPSET: i64 = 21;
+/// A version of ONNX's operators, and the first version of the file format that has it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Opset {
+    /// What the graphs for the CPU need.
+    V21,
+    /// The first with `RMSNormalization`.
+    V23,
+}
+
+impl Opset {
+    fn versions(self) -> (i64, i64) {
+        match self {
+            Self::V21 => (21, 10),
+            Self::V23 => (23, 11),
+        }
+    }
+}
 
 /// A stretch of the external data file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,27 +54,67 @@ pub enum Size {
 
 /// A node's attribute.
 #[derive(Debug, Clone, Copy)]
-pub enum Attribute {
+pub enum Attribute<'a> {
     Int(&'static str, i64),
+    Ints(&'static str, &'a [i64]),
     Float(&'static str, f32),
+}
+
+/// The file of external data, which several graphs may share.
+#[derive(Debug)]
+pub struct DataFile {
+    file: File,
+    name: String,
+    /// Its length so far, reserved regions included.
+    end: u64,
 }
 
 /// A model being written.
 #[derive(Debug)]
 pub struct GraphWriter {
     graph: GraphProto,
-    data: File,
-    data_name: String,
-    /// The data file's length so far, reserved regions included.
-    end: u64,
+    opset: Opset,
+    data: DataFile,
+}
+
+impl DataFile {
+    /// An empty one at `folder/name`.
+    pub fn create(folder: &Path, name: &str) -> io::Result<Self> {
+        Ok(Self { file: File::create_new(folder.join(name))?, name: name.to_owned(), end: 0 })
+    }
+
+    /// Sets aside the next `length` bytes, aligned so that the larger stretches can be mapped into memory: to a page, or
+    /// to the 64 KiB that Windows maps by.
+    pub fn reserve(&mut self, length: u64) -> io::Result<Region> {
+        let alignment = match length {
+            0x10_0000.. => 0x1_0000,
+            0x1000.. => 0x1000,
+            _ => 64,
+        };
+        let too_long = || io::Error::new(io::ErrorKind::FileTooLarge, "the weights exceed 2^63 bytes");
+        let offset = self.end.checked_next_multiple_of(alignment).ok_or_else(too_long)?;
+        self.end = offset.checked_add(length).filter(|end| *end < 1 << 63).ok_or_else(too_long)?;
+        Ok(Region { offset, length })
+    }
+
+    pub fn write(&mut self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        self.file.seek(SeekFrom::Start(offset))?;
+        self.file.write_all(bytes)
+    }
+
+    /// Writes bytes behind the others.
+    pub fn append(&mut self, bytes: &[u8]) -> io::Result<Region> {
+        let region = self.reserve(bytes.len() as u64)?;
+        self.write(region.offset, bytes)?;
+        Ok(region)
+    }
 }
 
 impl GraphWriter {
-    /// A graph without nodes, its data file created at `folder/data_name`.
-    pub fn create(folder: &Path, data_name: &str, graph_name: &str) -> io::Result<Self> {
-        let data = File::create_new(folder.join(data_name))?;
+    /// A graph without nodes whose external data are, or will be, in this file.
+    pub fn new(graph_name: &str, opset: Opset, data: DataFile) -> Self {
         let graph = GraphProto { name: Some(graph_name.to_owned()), ..GraphProto::default() };
-        Ok(Self { graph, data, data_name: data_name.to_owned(), end: 0 })
+        Self { graph, opset, data }
     }
 
     pub fn node_count(&self) -> usize {
@@ -68,22 +122,31 @@ impl GraphWriter {
     }
 
     /// Adds a node named after its first output.
-    pub fn node(&mut self, domain: &str, operator: &str, inputs: &[&str], outputs: &[&str], attributes: &[Attribute]) {
+    pub fn node(
+        &mut self,
+        domain: &str,
+        operator: &str,
+        inputs: &[&str],
+        outputs: &[&str],
+        attributes: &[Attribute<'_>],
+    ) {
         let attribute = attributes
             .iter()
-            .map(|attribute| match *attribute {
-                Attribute::Int(name, value) => AttributeProto {
+            .map(|attribute| {
+                let of = |name: &str, kind: AttributeType| AttributeProto {
                     name: Some(name.to_owned()),
-                    i: Some(value),
-                    r#type: Some(AttributeType::Int.into()),
-                    f: None,
-                },
-                Attribute::Float(name, value) => AttributeProto {
-                    name: Some(name.to_owned()),
-                    f: Some(value),
-                    r#type: Some(AttributeType::Float.into()),
-                    i: None,
-                },
+                    r#type: Some(kind.into()),
+                    ..AttributeProto::default()
+                };
+                match *attribute {
+                    Attribute::Int(name, value) => AttributeProto { i: Some(value), ..of(name, AttributeType::Int) },
+                    Attribute::Ints(name, values) => {
+                        AttributeProto { ints: values.to_vec(), ..of(name, AttributeType::Ints) }
+                    }
+                    Attribute::Float(name, value) => {
+                        AttributeProto { f: Some(value), ..of(name, AttributeType::Float) }
+                    }
+                }
             })
             .collect();
         self.graph.node.push(NodeProto {
@@ -106,19 +169,24 @@ impl GraphWriter {
 
     /// An initializer inside the model file, for a handful of integers. No dimensions make a scalar.
     pub fn integers(&mut self, name: &str, shape: &[usize], values: &[i64]) {
+        let bytes = values.iter().flat_map(|value| value.to_le_bytes()).collect();
+        self.inside(name, DataType::Int64, shape, bytes);
+    }
+
+    /// An initializer inside the model file, its values as little-endian bytes.
+    pub fn inside(&mut self, name: &str, kind: DataType, shape: &[usize], bytes: Vec<u8>) {
         self.graph.initializer.push(TensorProto {
             dims: dims(shape),
-            data_type: Some(DataType::Int64.into()),
+            data_type: Some(kind.into()),
             name: Some(name.to_owned()),
-            raw_data: Some(values.iter().flat_map(|value| value.to_le_bytes()).collect()),
+            raw_data: Some(bytes),
             ..TensorProto::default()
         });
     }
 
     /// An initializer of float32 values in the data file.
     pub fn floats(&mut self, name: &str, shape: &[usize], values: &[f32]) -> io::Result<()> {
-        let region = self.reserve(values.len() as u64 * 4)?;
-        self.write(region.offset, &float_bytes(values))?;
+        let region = self.data.append(&float_bytes(values))?;
         self.external(name, DataType::Float, shape, region);
         Ok(())
     }
@@ -131,7 +199,7 @@ impl GraphWriter {
             data_type: Some(kind.into()),
             name: Some(name.to_owned()),
             external_data: vec![
-                entry("location", self.data_name.clone()),
+                entry("location", self.data.name.clone()),
                 entry("offset", region.offset.to_string()),
                 entry("length", region.length.to_string()),
             ],
@@ -140,43 +208,29 @@ impl GraphWriter {
         });
     }
 
-    /// Sets aside the next `length` bytes of the data file, aligned so that the larger ones can be mapped into memory:
-    /// to a page, or to the 64 KiB that Windows maps by.
-    pub fn reserve(&mut self, length: u64) -> io::Result<Region> {
-        let alignment = match length {
-            0x10_0000.. => 0x1_0000,
-            0x1000.. => 0x1000,
-            _ => 64,
-        };
-        let too_long = || io::Error::new(io::ErrorKind::FileTooLarge, "the weights exceed 2^63 bytes");
-        let offset = self.end.checked_next_multiple_of(alignment).ok_or_else(too_long)?;
-        self.end = offset.checked_add(length).filter(|end| *end < 1 << 63).ok_or_else(too_long)?;
-        Ok(Region { offset, length })
+    pub fn data(&mut self) -> &mut DataFile {
+        &mut self.data
     }
 
-    /// Writes bytes into the data file.
-    pub fn write(&mut self, offset: u64, bytes: &[u8]) -> io::Result<()> {
-        self.data.seek(SeekFrom::Start(offset))?;
-        self.data.write_all(bytes)
-    }
-
-    /// Writes the model file at `folder/name` and makes sure that both files are on the disk; returns their bytes.
-    pub fn finish(self, folder: &Path, name: &str) -> io::Result<u64> {
+    /// Writes the model file at `folder/name` and makes sure that both files are on the disk; returns the data file for
+    /// the next graph.
+    pub fn finish(self, folder: &Path, name: &str) -> io::Result<DataFile> {
         let opset =
             |domain: &str, version| OperatorSetIdProto { domain: Some(domain.to_owned()), version: Some(version) };
+        let (operators, format) = self.opset.versions();
         let model = ModelProto {
-            ir_version: Some(IR_VERSION),
+            ir_version: Some(format),
             producer_name: Some(env!("CARGO_PKG_NAME").to_owned()),
             producer_version: Some(env!("CARGO_PKG_VERSION").to_owned()),
             graph: Some(self.graph),
-            opset_import: vec![opset(ONNX, OPSET), opset(MICROSOFT, 1)],
+            opset_import: vec![opset(ONNX, operators), opset(MICROSOFT, 1)],
         };
         let bytes = model.encode_to_vec();
         let mut file = File::create_new(folder.join(name))?;
         file.write_all(&bytes)?;
         file.sync_all()?;
-        self.data.sync_all()?;
-        Ok(self.end + bytes.len() as u64)
+        self.data.file.sync_all()?;
+        Ok(self.data)
     }
 }
 

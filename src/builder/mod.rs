@@ -6,6 +6,7 @@
 
 mod architecture;
 mod blocks;
+mod blockwise;
 mod cache;
 mod decoder_graph;
 mod error;
@@ -14,8 +15,10 @@ mod genai_config;
 pub mod gguf;
 mod graph;
 mod mapped_file;
+pub mod npu;
 mod onnx_proto;
 mod repack;
+mod source;
 #[cfg(test)]
 mod testing;
 #[cfg(test)]
@@ -23,21 +26,18 @@ mod tests;
 mod tokenizer;
 mod weights;
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use serde_json::json;
 
-use architecture::Dimensions;
 use folder::NewFolder;
-use gguf::Gguf;
-use graph::GraphWriter;
+use genai_config::Graphs;
+use graph::{DataFile, GraphWriter, Opset};
 use mapped_file::MappedFile;
-use tokenizer::Vocabulary;
-use weights::StoreError;
+use source::Source;
 
-use crate::model::{BUILD_FILE, CONFIG_FILE};
+use crate::model::BUILD_FILE;
 pub use cache::cached;
 
 pub use error::{BuildError, ModelError};
@@ -113,90 +113,41 @@ pub fn build(
     let mut at = |stage, fraction| progress(BuildProgress { stage, fraction });
     at(BuildStage::Reading, 0.0);
     let file = MappedFile::open(source).map_err(|error| BuildError::Read { path: source.to_owned(), error })?;
-    let gguf = Gguf::parse(&file).map_err(|error| BuildError::Gguf { path: source.to_owned(), error })?;
-    let of_model = |error: ModelError| BuildError::Model { path: source.to_owned(), error };
-    architecture::refuse_parts(&gguf).map_err(of_model)?;
-    let architecture = architecture::of(&gguf).map_err(of_model)?;
-    let dimensions = Dimensions::read(&gguf, architecture).map_err(of_model)?;
-    architecture::check_tensors(&gguf, architecture, dimensions.layers).map_err(of_model)?;
-    let vocabulary = Vocabulary::read(&gguf, dimensions.vocabulary).map_err(of_model)?;
-    let sampling = match options.sampling {
-        Some(sampling) => sampling,
-        None => sampling_of(&gguf).map_err(|error| of_model(error.into()))?,
-    };
+    let model = Source::read(source, &file, options)?;
+    let vocabulary = model.vocabulary()?;
     let folder = NewFolder::create(output)?;
     at(BuildStage::Reading, 1.0);
 
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let of_data = |error| BuildError::Write { path: folder.path().join(DATA_FILE), error };
-    let mut graph = GraphWriter::create(folder.path(), DATA_FILE, architecture.name).map_err(of_data)?;
+    let data = DataFile::create(folder.path(), DATA_FILE).map_err(of_data)?;
+    let mut graph = GraphWriter::new(model.architecture.name, Opset::V21, data);
     let mut weights = |fraction| at(BuildStage::Weights, fraction);
-    decoder_graph::write(&gguf, architecture, &dimensions, &mut graph, threads, &mut weights).map_err(|error| {
-        match error {
-            StoreError::Model(error) => of_model(error),
-            StoreError::Write(error) => of_data(error),
-        }
-    })?;
+    decoder_graph::write(&model.gguf, model.architecture, &model.dimensions, &mut graph, threads, &mut weights)
+        .map_err(|error| model.not_stored(error, &folder.path().join(DATA_FILE)))?;
     at(BuildStage::Graph, 0.0);
     let nodes = graph.node_count();
-    let bytes = graph
+    graph
         .finish(folder.path(), MODEL_FILE)
         .map_err(|error| BuildError::Write { path: folder.path().join(MODEL_FILE), error })?;
+    let bytes = folder.sizes()?.values().sum();
     at(BuildStage::Graph, 1.0);
 
     at(BuildStage::Tokenizer, 0.0);
-    let parameters = gguf.tensors().map(|tensor| tensor.elements() as u64).sum();
-    let file_name = source.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    // The file's name is what a person knows it by; `general.name` may say "Smollm2 135M 8k Lc100K Mix1 Ep2".
-    let stem = || source.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-    let model = options.name.clone().unwrap_or_else(stem);
-    let mut types: BTreeMap<String, usize> = BTreeMap::new();
-    for tensor in gguf.tensors() {
-        *types.entry(tensor.kind.to_string()).or_default() += 1;
-    }
-    let config = genai_config::genai_config(architecture, &dimensions, &vocabulary, &sampling, MODEL_FILE);
-    folder.write_json(CONFIG_FILE, &config)?;
-    folder.write_json("tokenizer_config.json", &vocabulary.config_json(dimensions.context))?;
-    // Fifty thousand merges, one a line, help nobody: this one is written compactly.
-    folder.write("tokenizer.json", vocabulary.tokenizer_json().to_string().as_bytes())?;
-    if let Some(template) = vocabulary.chat_template {
-        folder.write("chat_template.jinja", template.as_bytes())?;
-    }
-    let origin = json!({
-        "source": {"file": file_name, "bytes": file.len()},
-        "architecture": architecture.name,
-        "name": model,
-        "parameters": parameters,
-        "tensor_types": types,
-        "recipe": RECIPE,
-        "builder": {"name": env!("CARGO_PKG_NAME"), "version": env!("CARGO_PKG_VERSION")},
-        "files": folder.sizes()?,
-    });
+    source::write_descriptions(&model, &folder, &vocabulary, Graphs::One(MODEL_FILE))?;
+    let mut origin = model.origin(RECIPE);
+    origin["files"] = json!(folder.sizes()?);
     folder.write_json(BUILD_FILE, &origin)?;
     folder.publish()?;
     at(BuildStage::Tokenizer, 1.0);
 
     Ok(BuildReport {
         folder: output.to_owned(),
-        architecture: architecture.name.to_owned(),
-        model,
-        parameters,
+        architecture: model.architecture.name.to_owned(),
+        parameters: model.parameters(),
+        model: model.name,
         nodes,
         bytes,
         seconds: started.elapsed().as_secs_f64(),
-    })
-}
-
-/// The sampling that the file recommends, filled up with moderate values.
-fn sampling_of(gguf: &Gguf<'_>) -> Result<SamplingDefaults, GgufError> {
-    let moderate = SamplingDefaults::default();
-    let float = |key: &str, range: std::ops::RangeInclusive<f64>, default: f32| {
-        Ok(gguf.float(key)?.filter(|value| range.contains(value)).map_or(default, |value| value as f32))
-    };
-    let top_k = gguf.unsigned("general.sampling.top_k")?.and_then(|value| u32::try_from(value).ok());
-    Ok(SamplingDefaults {
-        temperature: float("general.sampling.temp", 0.0..=10.0, moderate.temperature)?,
-        top_p: float("general.sampling.top_p", 0.0..=1.0, moderate.top_p)?,
-        top_k: top_k.unwrap_or(moderate.top_k),
     })
 }

@@ -68,6 +68,8 @@ pub struct AttributeProto {
     pub f: Option<f32>,
     #[prost(int64, optional, tag = "3")]
     pub i: Option<i64>,
+    #[prost(int64, repeated, packed = "false", tag = "8")]
+    pub ints: Vec<i64>,
     #[prost(enumeration = "AttributeType", optional, tag = "20")]
     pub r#type: Option<i32>,
 }
@@ -79,6 +81,7 @@ pub enum AttributeType {
     Undefined = 0,
     Float = 1,
     Int = 2,
+    Ints = 7,
 }
 
 /// `onnx.TensorProto`: an initializer, its values inside (`raw_data`, little-endian) or in another file.
@@ -106,6 +109,9 @@ pub enum DataType {
     Undefined = 0,
     Float = 1,
     Uint8 = 2,
+    Int8 = 3,
+    Uint16 = 4,
+    Int16 = 5,
     Int32 = 6,
     Int64 = 7,
 }
@@ -189,10 +195,14 @@ mod tests {
             name: Some("axis".to_owned()),
             i: Some(-1),
             r#type: Some(AttributeType::Int.into()),
-            f: None,
+            ..AttributeProto::default()
         };
         let expected = [b"\x0a\x04axis\x18".as_slice(), &[0xff; 9], b"\x01\xa0\x01\x02"].concat();
         assert_eq!(attribute.encode_to_vec(), expected);
+        // As in `TensorProto.dims`: proto2, not packed.
+        let list =
+            AttributeProto { ints: vec![0, 300], r#type: Some(AttributeType::Ints.into()), ..Default::default() };
+        assert_eq!(list.encode_to_vec(), b"\x40\x00\x40\xac\x02\xa0\x01\x07");
     }
 
     #[test]

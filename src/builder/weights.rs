@@ -10,7 +10,7 @@ use std::io;
 
 use super::error::ModelError;
 use super::gguf::Tensor;
-use super::graph::{GraphWriter, Region, float_bytes};
+use super::graph::{DataFile, Region, float_bytes};
 use super::repack::{Layout, RowOut, convert_row};
 
 /// Bytes of converted weights held in memory at a time.
@@ -87,6 +87,21 @@ impl<'a> Rows<'_, 'a> {
             None => values,
         }
     }
+
+    /// The values of a matrix, one row after the other, or of a vector, in the graph's order.
+    pub fn values(&self) -> Vec<f32> {
+        let [width, count] = *self.tensor.shape.as_slice() else { return self.vector() };
+        let mut values = vec![0.0; width * count];
+        for (index, row) in values.chunks_exact_mut(width).enumerate() {
+            self.read(index, row);
+        }
+        values
+    }
+
+    /// The values of row `index` of a matrix, counted in the graph's order.
+    pub fn read(&self, index: usize, values: &mut [f32]) {
+        self.tensor.kind.dequantize(self.row(index), values);
+    }
 }
 
 /// Where llama.cpp's converter put row `index`: within a head of size d, row `j` of half `s` lies at `2 j + s`.
@@ -108,7 +123,7 @@ pub fn choose_layout(parts: &[Rows<'_, '_>], purpose: Purpose) -> Layout {
 
 /// Writes the parts, one below the other, as one matrix. `on_rows` hears after each piece how many rows it had.
 pub fn store(
-    graph: &mut GraphWriter,
+    data: &mut DataFile,
     parts: &[Rows<'_, '_>],
     layout: Layout,
     threads: usize,
@@ -117,11 +132,11 @@ pub fn store(
     let n: usize = parts.iter().map(Rows::count).sum();
     let k = parts[0].width();
     let size = layout.row_size(k);
-    let quants = graph.reserve(n as u64 * size.quants as u64)?;
-    let scales = graph.reserve(n as u64 * size.blocks as u64 * 4)?;
+    let quants = data.reserve(n as u64 * size.quants as u64)?;
+    let scales = data.reserve(n as u64 * size.blocks as u64 * 4)?;
     let zero_points = match size.zero_points {
         0 => None,
-        bytes => Some(graph.reserve(n as u64 * bytes as u64)?),
+        bytes => Some(data.reserve(n as u64 * bytes as u64)?),
     };
 
     let rows: Vec<(Rows<'_, '_>, usize)> =
@@ -151,11 +166,11 @@ pub fn store(
             return Err(StoreError::Model(ModelError::NotFinite { tensor: part.tensor.name.to_owned() }));
         }
         let (first, count) = ((index * piece) as u64, rows.len());
-        graph.write(quants.offset + first * size.quants as u64, &quant_bytes[..count * size.quants])?;
+        data.write(quants.offset + first * size.quants as u64, &quant_bytes[..count * size.quants])?;
         let scale_bytes = float_bytes(&scale_values[..count * size.blocks]);
-        graph.write(scales.offset + first * size.blocks as u64 * 4, &scale_bytes)?;
+        data.write(scales.offset + first * size.blocks as u64 * 4, &scale_bytes)?;
         if let Some(region) = zero_points {
-            graph.write(region.offset + first * size.zero_points as u64, &zero_bytes[..count * size.zero_points])?;
+            data.write(region.offset + first * size.zero_points as u64, &zero_bytes[..count * size.zero_points])?;
         }
         on_rows(count);
     }

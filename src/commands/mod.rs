@@ -1,9 +1,11 @@
 //! One file a subcommand. This one parses the command line, runs the command and turns its error into a message and an
 //! exit status.
 
+mod answer_json;
 mod build;
 mod chat;
 pub mod fetch;
+mod lanes;
 mod run;
 pub mod session;
 mod setup;

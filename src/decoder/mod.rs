@@ -1,13 +1,38 @@
 //! One forward pass on one execution provider. What to do with the logits is the engine's business.
 
+mod child;
+mod ends;
+mod limits;
+mod ports;
 mod shared_buffer;
+mod static_bundle;
 
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+use crate::model::ModelError;
+use crate::onnx_runtime::{Placement, RuntimeError};
+
+pub use child::{ChildDecoder, ChildOptions, Deadlines, LaneProvider, LaneReady, LaneRequest, ServeError, serve_lane};
+pub use ends::LanguageHead;
+pub use limits::Limits;
 pub use shared_buffer::{DecoderOptions, SharedBufferDecoder};
+pub use static_bundle::{Observed, StaticDecoder};
 
 /// A model with its KV cache. Positions count from 0; the cache holds keys and values for positions `0..position()`.
 pub trait Decoder: Send {
     /// The longest sequence it can hold, in tokens.
     fn context_limit(&self) -> usize;
+
+    /// Tokens that one pass over a prompt had best take: progress and cancelling wait for no more than that.
+    fn prefill_chunk(&self) -> usize;
+
+    /// The fewest tokens that a pass over a prompt should have, where the prompt has them. More than one where a single
+    /// token is computed by other code, which rounds differently: then an answer does not depend on what was cached.
+    fn shortest_prefill(&self) -> usize {
+        1
+    }
 
     /// Tokens in the cache.
     fn position(&self) -> usize;
@@ -22,18 +47,54 @@ pub trait Decoder: Send {
     fn logits(&self) -> &[f32];
 }
 
+/// Where ONNX Runtime put one graph's nodes; `None` where it has no record.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GraphPlacement {
+    /// The graph's file.
+    pub graph: String,
+    pub placement: Option<Placement>,
+}
+
+impl GraphPlacement {
+    /// The graph's file without its ending: "prefill".
+    pub fn name(&self) -> &str {
+        self.graph.strip_suffix(".onnx").unwrap_or(&self.graph)
+    }
+}
+
 #[derive(Debug, thiserror::Error)]
 pub enum DecodeError {
     #[error(transparent)]
-    Runtime(#[from] crate::onnx_runtime::RuntimeError),
+    Runtime(#[from] RuntimeError),
+    #[error(transparent)]
+    Model(#[from] ModelError),
     #[error("the graph '{graph}' {what}")]
     Graph { graph: String, what: String },
+    #[error(
+        "the decoder in '{}' is in several graphs, made for an NPU; the CPU lane needs a folder with one: build it from \
+         the model's GGUF file with `ortalk build`", folder.display()
+    )]
+    InPieces { folder: PathBuf },
+    #[error("'{}' is not right: {what}", path.display())]
+    File { path: PathBuf, what: String },
+    #[error(
+        "the sequence starts with token {found}, but this model was built for sequences that start with token {expected}"
+    )]
+    FirstToken { expected: u32, found: u32 },
     #[error("{tokens} more tokens do not fit after {position}: the context holds {limit}")]
     ContextFull { tokens: usize, position: usize, limit: usize },
     #[error("a forward pass of no tokens was asked for")]
     NoTokens,
     #[error("token {token} is outside of the vocabulary of {vocabulary}")]
     UnknownToken { token: u32, vocabulary: usize },
+    #[error("the NPU lane failed: {0}")]
+    Lane(String),
     #[error("the forward pass failed: {0}")]
     Run(String),
+}
+
+impl DecodeError {
+    fn run(error: ort::Error) -> Self {
+        Self::Run(error.to_string())
+    }
 }

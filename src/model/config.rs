@@ -3,6 +3,8 @@
 
 use serde::Deserialize;
 
+use super::pipeline::{Pipeline, SlidingWindow};
+
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 pub struct GenaiConfig {
     pub model: ModelConfig,
@@ -45,7 +47,14 @@ impl From<OneOrMany> for TokenIds {
 
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 pub struct DecoderConfig {
-    pub filename: String,
+    /// The graph of a decoder that is in one piece.
+    pub filename: Option<String>,
+    /// The graphs of one that is not.
+    #[serde(default)]
+    pub pipeline: Pipeline,
+    pub sliding_window: Option<SlidingWindow>,
+    #[serde(default)]
+    pub hidden_size: usize,
     pub head_size: usize,
     pub num_hidden_layers: usize,
     pub num_key_value_heads: usize,
@@ -63,6 +72,8 @@ pub struct DecoderInputs {
     /// With `%d` for the layer.
     pub past_key_names: String,
     pub past_value_names: String,
+    pub past_sequence_length: String,
+    pub total_sequence_length: String,
 }
 
 impl Default for DecoderInputs {
@@ -72,6 +83,8 @@ impl Default for DecoderInputs {
             attention_mask: "attention_mask".into(),
             past_key_names: "past_key_values.%d.key".into(),
             past_value_names: "past_key_values.%d.value".into(),
+            past_sequence_length: "past_sequence_length".into(),
+            total_sequence_length: "total_sequence_length".into(),
         }
     }
 }
@@ -123,7 +136,16 @@ impl GenaiConfig {
                 return Err(format!("{name} is 0; a model needs at least 1"));
             }
         }
-        if !self.search.past_present_share_buffer {
+        Ok(())
+    }
+
+    /// What a folder must say that has no other description of its graphs.
+    pub(super) fn check_graphs(&self) -> Result<(), String> {
+        let decoder = &self.model.decoder;
+        if decoder.filename.is_none() && decoder.pipeline.0.is_empty() {
+            return Err("model.decoder has neither a filename nor a pipeline, so there is no graph to run".into());
+        }
+        if !self.search.past_present_share_buffer && decoder.pipeline.0.is_empty() {
             return Err(
                 "search.past_present_share_buffer is false; only graphs that share one buffer between past and \
                         present run here so far"
@@ -139,9 +161,13 @@ mod tests {
     use super::*;
 
     fn parse(eos: &str, extra: &str) -> GenaiConfig {
+        parse_graphs(r#""filename": "m.onnx""#, eos, extra)
+    }
+
+    fn parse_graphs(graphs: &str, eos: &str, extra: &str) -> GenaiConfig {
         serde_json::from_str(&format!(
             r#"{{"model": {{"type": "llama", "context_length": 64, "vocab_size": 10, "eos_token_id": {eos}, "decoder":
-            {{"filename": "m.onnx", "head_size": 4, "num_hidden_layers": 1, "num_key_value_heads": 1}}}},
+            {{{graphs}, "head_size": 4, "num_hidden_layers": 1, "num_key_value_heads": 1}}}},
             "search": {{"past_present_share_buffer": true {extra}}}}}"#
         ))
         .unwrap()
@@ -158,7 +184,9 @@ mod tests {
         let config = parse("2", "");
         assert_eq!(config.model.decoder.inputs.past_key_names, "past_key_values.%d.key");
         assert_eq!(config.model.decoder.outputs.present_value_names, "present.%d.value");
+        assert_eq!(config.model.decoder.inputs.past_sequence_length, "past_sequence_length");
         assert_eq!(config.check(), Ok(()));
+        assert_eq!(config.check_graphs(), Ok(()));
     }
 
     #[test]
@@ -166,5 +194,14 @@ mod tests {
         let mut config = parse("2", ", \"unknown\": 1");
         config.model.decoder.head_size = 0;
         assert!(config.check().unwrap_err().contains("head_size"));
+    }
+
+    #[test]
+    fn there_is_a_graph_or_a_pipeline() {
+        let pipeline = parse_graphs(r#""pipeline": {"a": {"filename": "a.onnx"}}"#, "2", "");
+        assert_eq!(pipeline.check_graphs(), Ok(()));
+        assert_eq!(pipeline.model.decoder.filename, None);
+        let none = parse_graphs(r#""pipeline": []"#, "2", "");
+        assert!(none.check_graphs().unwrap_err().contains("neither a filename nor a pipeline"));
     }
 }

@@ -5,6 +5,7 @@
 mod config;
 mod npu_bundle;
 mod npu_options;
+mod pipeline;
 mod template;
 mod tokenizer;
 
@@ -16,6 +17,7 @@ pub use npu_bundle::{
     TensorQuantization,
 };
 pub use npu_options::{NpuOptionError, NpuOptions, ProviderOptions};
+pub use pipeline::{Alignment, Pipeline, PipelineStage, SlidingWindow, StageGraph};
 pub use template::{ChatTemplate, TemplateError, TemplateMessage};
 pub use tokenizer::{Tokenizer, TokenizerError};
 
@@ -57,7 +59,12 @@ pub fn read_config(path: &Path) -> Result<GenaiConfig, ModelError> {
         return Err(ModelError::NotAModelFolder(path.into()));
     }
     let config: GenaiConfig = read_json(&config_path)?;
-    config.check().map_err(|reason| ModelError::Invalid { path: config_path, reason })?;
+    let mut checked = config.check();
+    // A bundle for an NPU has a description of its own.
+    if !path.join(NPU_FILE).exists() {
+        checked = checked.and_then(|()| config.check_graphs());
+    }
+    checked.map_err(|reason| ModelError::Invalid { path: config_path, reason })?;
     Ok(config)
 }
 

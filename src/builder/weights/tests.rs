@@ -72,15 +72,14 @@ fn every_type_gets_the_most_exact_layout() {
 /// The data file's bytes, and where the matrix lies.
 fn stored(kind: TensorType, rows: usize, threads: usize) -> (Vec<u8>, Stored) {
     let folder = tempfile::tempdir().unwrap();
-    let mut graph = GraphWriter::create(folder.path(), "data", "test").unwrap();
+    let mut data = DataFile::create(folder.path(), "data").unwrap();
     let mut rng = ChaCha8Rng::seed_from_u64(9);
     let tensor = tensor(kind, &[64, rows], &random_blocks(kind, 64 * rows, &mut rng));
     let part = Rows { tensor: &tensor, interleaved_head: None };
     let mut heard = 0;
     let layout = choose_layout(&[part], Purpose::Projection);
-    let stored = store(&mut graph, &[part], layout, threads, &mut |rows| heard += rows).unwrap();
+    let stored = store(&mut data, &[part], layout, threads, &mut |rows| heard += rows).unwrap();
     assert_eq!(heard, rows);
-    graph.finish(folder.path(), "model").unwrap();
     (std::fs::read(folder.path().join("data")).unwrap(), stored)
 }
 
@@ -97,12 +96,12 @@ fn the_number_of_threads_does_not_show() {
 #[test]
 fn a_damaged_tensor_is_named() {
     let folder = tempfile::tempdir().unwrap();
-    let mut graph = GraphWriter::create(folder.path(), "data", "test").unwrap();
+    let mut data = DataFile::create(folder.path(), "data").unwrap();
     let mut values = [1.0; 128];
     values[100] = f32::NAN;
     let tensor = tensor(TensorType::F32, &[64, 2], &floats(&values));
     let part = Rows { tensor: &tensor, interleaved_head: None };
-    let error = store(&mut graph, &[part], Layout::Asymmetric8, 2, &mut |_| {}).unwrap_err();
+    let error = store(&mut data, &[part], Layout::Asymmetric8, 2, &mut |_| {}).unwrap_err();
     let StoreError::Model(error) = error else { panic!("{error:?}") };
     assert_eq!(error, ModelError::NotFinite { tensor: "t".to_owned() });
 }

@@ -1,0 +1,266 @@
+//! What a decoder computes between the embedding and the output projection, as a static graph that an NPU takes as a whole.
+//!
+//! Inputs and outputs are the contract's (`model::npu_bundle`). How each part is put was found by trying what QNN's HTP
+//! backend accepts and computes with 16-bit precision:
+//!
+//! - The cache and both products with it have signed 16-bit codes: HTP multiplies unsigned 16-bit activations by signed ones
+//!   (it would silently take 8 bits of unsigned ones), and only into signed ones, which are converted for what follows.
+//! - Grouped-query attention without repeated keys and values: the queries of a group are rows of one matrix.
+//! - Rotation by slices, with the halves swapped and the sign in `sin`.
+//! - The scores' factor 1 / sqrt(head_size) is folded into the query's weights.
+
+use super::graph::{Node, Observed, Operation, RangeSource, StaticGraph, Tensor, TensorId, Weight};
+use crate::builder::architecture::{Architecture, Dimensions, Heads, OUTPUT_NORM, Projection};
+use crate::builder::gguf::Gguf;
+use crate::model::IntegerType;
+
+/// What is added to the score of a column that is not seen: far below every score, and not so far that scores lose
+/// precision in 16 bits.
+pub const MASKED: f32 = -1000.0;
+
+/// The graph for `tokens` tokens over a past of `context` slots.
+pub fn decoder(
+    gguf: &Gguf<'_>,
+    architecture: &Architecture,
+    dimensions: &Dimensions,
+    tokens: usize,
+    context: usize,
+) -> StaticGraph {
+    let Dimensions { hidden, kv_heads, head_size, .. } = *dimensions;
+    let mut graph = StaticGraph::new(tokens, context);
+    let mut input = |name: String, shape: &[usize], integer, range| {
+        let id = graph.add(Tensor { name, shape: shape.to_vec(), integer, range });
+        graph.inputs.push(id);
+        id
+    };
+    let hidden_states = input("hidden_states".into(), &[1, tokens, hidden], IntegerType::U16, values(1));
+    let unit = RangeSource::Fixed { low: -1.0, high: 1.0 };
+    let [cos, sin] = ["cos", "sin"].map(|name| input(name.into(), &[1, 1, tokens, head_size], IntegerType::U16, unit));
+    let masked = RangeSource::Fixed { low: MASKED, high: 0.0 };
+    let mask = input("mask".into(), &[1, 1, tokens, context + tokens], IntegerType::U16, masked);
+    let mut past = |layer, part| {
+        let name = format!("past_key_values.{layer}.{part}");
+        // Replaced by the new rows' range as soon as they are there.
+        input(name, &[1, kv_heads, context, head_size], IntegerType::I16, values(2))
+    };
+    let pasts = (0..dimensions.layers).map(|layer| ["key", "value"].map(|part| past(layer, part))).collect();
+    Decoder { gguf, architecture, dimensions, graph, cos, sin, mask, pasts }.write(hidden_states)
+}
+
+/// Values with the tokens along this axis.
+fn values(token_axis: usize) -> RangeSource {
+    RangeSource::Observed(Observed { token_axis, scores: false, masked: false })
+}
+
+fn scores(masked: bool) -> RangeSource {
+    RangeSource::Observed(Observed { token_axis: 2, scores: true, masked })
+}
+
+const PROBABILITY: RangeSource = RangeSource::Fixed { low: 0.0, high: 1.0 };
+
+struct Decoder<'g, 'a> {
+    gguf: &'g Gguf<'a>,
+    architecture: &'g Architecture,
+    dimensions: &'g Dimensions,
+    graph: StaticGraph,
+    cos: TensorId,
+    sin: TensorId,
+    mask: TensorId,
+    /// Of each layer the past keys and values.
+    pasts: Vec<[TensorId; 2]>,
+}
+
+impl Decoder<'_, '_> {
+    fn write(mut self, hidden_states: TensorId) -> StaticGraph {
+        let mut residual = hidden_states;
+        let mut presents = Vec::new();
+        for (layer, past) in self.pasts.clone().into_iter().enumerate() {
+            let (attended, present) = self.attention(layer, residual, past);
+            residual = self.add_residual(&format!("layers.{layer}.attention_residual"), residual, attended);
+            presents.extend(present);
+            let fed = self.feed_forward(layer, residual);
+            residual = self.add_residual(&format!("layers.{layer}.mlp_residual"), residual, fed);
+        }
+        let output = self.norm("output_hidden_states", OUTPUT_NORM, residual);
+        self.graph.outputs = [vec![output], presents].concat();
+        self.graph
+    }
+
+    /// Returns what attention adds to the residual stream, and the new keys and values.
+    fn attention(&mut self, layer: usize, residual: TensorId, past: [TensorId; 2]) -> (TensorId, [TensorId; 2]) {
+        let Dimensions { hidden, heads, kv_heads, head_size, .. } = *self.dimensions;
+        let (tokens, total) = (self.graph.tokens, self.graph.context + self.graph.tokens);
+        let name = |part: &str| format!("layers.{layer}.{part}");
+        let normed = self.norm(&name("attention_norm"), &format!("blk.{layer}.attn_norm.weight"), residual);
+        let [query, key, value] = &self.architecture.query_key_value;
+        let query = self.projection(&name("query"), layer, query, normed);
+        let key = self.projection(&name("key"), layer, key, normed);
+        let value = self.projection(&name("value"), layer, value, normed);
+        let query = self.rotate(&name("query"), query);
+        let key = self.rotate(&name("key"), key);
+
+        let rows = [1, kv_heads, tokens, head_size];
+        let [mut keys, mut values_] = past;
+        let mut cached = |part: &str, new: TensorId, past: &mut TensorId| {
+            let present = self.node(format!("present.{layer}.{part}"), Operation::Convert, &[new], &rows, values(2));
+            self.graph.set_integer(present, IntegerType::I16);
+            self.graph.set_range(*past, RangeSource::CodesOf(present));
+            let shape = [1, kv_heads, total, head_size];
+            *past = self.moved(name(&format!("{part}/all")), Operation::Concat { axis: 2 }, &[*past, present], &shape);
+            present
+        };
+        let present = [cached("key", key, &mut keys), cached("value", value, &mut values_)];
+
+        let permutation = vec![0, 1, 3, 2];
+        let shape = [1, kv_heads, head_size, total];
+        let keys = self.moved(name("key/transposed"), Operation::Transpose { permutation }, &[keys], &shape);
+        let group = heads / kv_heads * tokens;
+        let query = self.reshape(name("query/grouped"), query, &[1, kv_heads, group, head_size]);
+        let product = self.product(name("scores"), query, keys, &[1, kv_heads, group, total], scores(false));
+        let by_head = [1, heads, tokens, total];
+        let product = self.reshape(name("scores/heads"), product, &by_head);
+        let seen = self.node(name("scores/masked"), Operation::Add, &[product, self.mask], &by_head, scores(true));
+        let weights = self.node(name("probabilities"), Operation::Softmax, &[seen], &by_head, PROBABILITY);
+        let weights = self.reshape(name("probabilities/grouped"), weights, &[1, kv_heads, group, total]);
+        let mut mixed = self.product(name("attention"), weights, values_, &[1, kv_heads, group, head_size], values(2));
+        if tokens > 1 {
+            mixed = self.reshape(name("attention/heads"), mixed, &[1, heads, tokens, head_size]);
+            let permutation = vec![0, 2, 1, 3];
+            let shape = [1, tokens, heads, head_size];
+            mixed = self.moved(name("attention/tokens"), Operation::Transpose { permutation }, &[mixed], &shape);
+        }
+        let mixed = self.reshape(name("attention/joined"), mixed, &[1, tokens, heads * head_size]);
+        let weight = Weight::matrix(format!("blk.{layer}.attn_output"), heads * head_size, hidden);
+        (self.linear(&name("output"), weight, mixed), present)
+    }
+
+    fn feed_forward(&mut self, layer: usize, residual: TensorId) -> TensorId {
+        let Dimensions { hidden, feed_forward, .. } = *self.dimensions;
+        let name = |part: &str| format!("layers.{layer}.{part}");
+        let normed = self.norm(&name("mlp_norm"), &format!("blk.{layer}.ffn_norm.weight"), residual);
+        let tensors = self.architecture.gate_up;
+        let [gate, up] = [("gate", tensors[0]), ("up", tensors[1])].map(|(part, tensor)| {
+            let weight = Weight::matrix(format!("blk.{layer}.{tensor}"), hidden, feed_forward);
+            self.linear(&name(part), weight, normed)
+        });
+        let shape = [1, self.graph.tokens, feed_forward];
+        let sigmoid = self.node(name("gate/sigmoid"), Operation::Sigmoid, &[gate], &shape, PROBABILITY);
+        let silu = self.node(name("gate/silu"), Operation::Multiply, &[gate, sigmoid], &shape, values(1));
+        let gated = self.node(name("gated"), Operation::Multiply, &[silu, up], &shape, values(1));
+        let weight = Weight::matrix(format!("blk.{layer}.ffn_down"), feed_forward, hidden);
+        self.linear(&name("down"), weight, gated)
+    }
+
+    /// A projection into attention, `[1, heads, tokens, head_size]`.
+    fn projection(&mut self, name: &str, layer: usize, projection: &Projection, input: TensorId) -> TensorId {
+        let Dimensions { hidden, head_size, .. } = *self.dimensions;
+        let (tokens, heads) = (self.graph.tokens, self.dimensions.head_count(projection.heads));
+        let mut weight = Weight::matrix(format!("blk.{layer}.{}", projection.tensor), hidden, heads * head_size);
+        weight.interleaved_head = projection.interleaved.then_some(head_size);
+        if projection.heads == Heads::Query {
+            weight.factor = (1.0 / (head_size as f64).sqrt()) as f32;
+        }
+        let projected = self.linear(name, weight, input);
+        if tokens == 1 {
+            return self.reshape(format!("{name}/heads"), projected, &[1, heads, 1, head_size]);
+        }
+        let split = self.reshape(format!("{name}/split"), projected, &[1, tokens, heads, head_size]);
+        let permutation = vec![0, 2, 1, 3];
+        let shape = [1, heads, tokens, head_size];
+        self.moved(format!("{name}/heads"), Operation::Transpose { permutation }, &[split], &shape)
+    }
+
+    /// Rotary position embedding (Su et al., 2021): x * cos + swap_halves(x) * sin.
+    fn rotate(&mut self, name: &str, input: TensorId) -> TensorId {
+        let shape = self.graph.tensor(input).shape.clone();
+        let half = self.dimensions.head_size / 2;
+        let half_shape = [&shape[..3], &[half]].concat();
+        let [low, high] = [("low", 0), ("high", half)].map(|(part, start)| {
+            let slice = Operation::Slice { axis: 3, start, end: start + half };
+            self.moved(format!("{name}/{part}"), slice, &[input], &half_shape)
+        });
+        let swapped = self.moved(format!("{name}/swapped"), Operation::Concat { axis: 3 }, &[high, low], &shape);
+        let [by_cos, by_sin] = [("cos", input, self.cos), ("sin", swapped, self.sin)].map(|(part, values_, table)| {
+            self.node(format!("{name}/{part}"), Operation::Multiply, &[values_, table], &shape, values(2))
+        });
+        self.node(format!("{name}/rotated"), Operation::Add, &[by_cos, by_sin], &shape, values(2))
+    }
+
+    fn norm(&mut self, name: &str, tensor: &str, input: TensorId) -> TensorId {
+        let weight = Weight::vector(tensor.to_owned(), self.dimensions.hidden);
+        let norm = Operation::RmsNorm { weight, epsilon: self.dimensions.norm_epsilon };
+        let shape = self.graph.tensor(input).shape.clone();
+        self.node(name.to_owned(), norm, &[input], &shape, values(1))
+    }
+
+    /// A matrix product and the bias that the file may have for it; the weight's tensor is named without its ending.
+    fn linear(&mut self, name: &str, mut weight: Weight, input: TensorId) -> TensorId {
+        let base = std::mem::take(&mut weight.tensor);
+        weight.tensor = format!("{base}.weight");
+        let width = weight.shape[1];
+        let shape = [1, self.graph.tokens, width];
+        let bias = format!("{base}.bias");
+        if !self.architecture.biases || self.gguf.tensor(&bias).is_none() {
+            return self.node(name.to_owned(), Operation::Linear { weight }, &[input], &shape, values(1));
+        }
+        let bias = Weight { tensor: bias, shape: vec![width], ..weight.clone() };
+        let product = self.node(format!("{name}/product"), Operation::Linear { weight }, &[input], &shape, values(1));
+        self.node(name.to_owned(), Operation::Bias { weight: bias }, &[product], &shape, values(1))
+    }
+
+    /// A product of unsigned codes with the cache's signed ones: signed at first, then converted.
+    fn product(
+        &mut self,
+        name: String,
+        left: TensorId,
+        right: TensorId,
+        shape: &[usize],
+        range: RangeSource,
+    ) -> TensorId {
+        let signed = self.node(format!("{name}/signed"), Operation::MatMul, &[left, right], shape, range);
+        self.graph.set_integer(signed, IntegerType::I16);
+        self.node(name, Operation::Convert, &[signed], shape, RangeSource::ValuesOf(signed))
+    }
+
+    fn add_residual(&mut self, name: &str, residual: TensorId, branch: TensorId) -> TensorId {
+        let shape = self.graph.tensor(residual).shape.clone();
+        self.node(name.to_owned(), Operation::Add, &[residual, branch], &shape, values(1))
+    }
+
+    fn reshape(&mut self, name: String, input: TensorId, shape: &[usize]) -> TensorId {
+        self.moved(name, Operation::Reshape, &[input], shape)
+    }
+
+    /// A node that only moves values; all its inputs have the same codes, and so has its output.
+    fn moved(&mut self, name: String, operation: Operation, inputs: &[TensorId], shape: &[usize]) -> TensorId {
+        let integer = self.graph.tensor(inputs[0]).integer;
+        let output = self.node(name, operation, inputs, shape, RangeSource::CodesOf(inputs[0]));
+        self.graph.set_integer(output, integer);
+        output
+    }
+
+    /// A node whose output has unsigned 16-bit codes.
+    fn node(
+        &mut self,
+        name: String,
+        operation: Operation,
+        inputs: &[TensorId],
+        shape: &[usize],
+        range: RangeSource,
+    ) -> TensorId {
+        let output = self.graph.add(Tensor { name, shape: shape.to_vec(), integer: IntegerType::U16, range });
+        self.graph.nodes.push(Node { operation, inputs: inputs.to_vec(), output });
+        output
+    }
+}
+
+impl Weight {
+    /// N rows of K values.
+    fn matrix(tensor: String, k: usize, n: usize) -> Self {
+        Self { tensor, shape: vec![k, n], interleaved_head: None, factor: 1.0 }
+    }
+
+    fn vector(tensor: String, n: usize) -> Self {
+        Self { tensor, shape: vec![n], interleaved_head: None, factor: 1.0 }
+    }
+}
