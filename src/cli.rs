@@ -60,8 +60,12 @@ pub enum Command {
 /// What runs in a child process, because a foreign library may crash or hang there.
 #[derive(Debug, Subcommand)]
 pub enum WorkerTask {
+    /// Runs a model on the NPU; the request comes on standard input.
+    Lane,
     /// Compiles a model for the NPU; the request comes on standard input.
     Compile,
+    /// Loads a library and says what it offers; the request comes on standard input.
+    Probe,
 }
 
 /// Where the model's own suggestions are the defaults.

@@ -25,6 +25,7 @@ pub struct Embeddings(End);
 pub struct LanguageHead {
     end: End,
     hidden: usize,
+    vocabulary: usize,
 }
 
 struct End {
@@ -51,7 +52,15 @@ impl LanguageHead {
     pub fn new(session: Session, names: EndNames, hidden: usize, vocabulary: usize) -> Result<Self, DecodeError> {
         let input = Port::new(&names.input, TensorElementType::Float32, &[1, 0, hidden]).any_length(1);
         let output = Port::new(&names.output, TensorElementType::Float32, &[1, 0, vocabulary]).any_length(1);
-        Ok(Self { end: End::new(session, names, input, output)?, hidden })
+        Ok(Self { end: End::new(session, names, input, output)?, hidden, vocabulary })
+    }
+
+    pub fn hidden(&self) -> usize {
+        self.hidden
+    }
+
+    pub fn vocabulary(&self) -> usize {
+        self.vocabulary
     }
 
     /// Appends a row of logits for each row of hidden states.

@@ -6,6 +6,7 @@
 //! other, in a working folder (`stage`) from which a later run goes on.
 
 mod bundle;
+mod calibrate;
 mod corpus;
 mod ends;
 mod error;
@@ -13,8 +14,10 @@ mod export;
 mod finish;
 mod float;
 pub mod graph;
+mod judge;
 mod laboratory;
 mod layers;
+mod local;
 mod operators;
 mod quality;
 mod quantize;
@@ -40,6 +43,7 @@ use stage::WorkFolder;
 
 pub use error::NpuBuildError;
 pub use laboratory::{BoxedError, CalibrationData, Candidate, Laboratory, Verdict};
+pub use local::LocalLaboratory;
 pub use stage::{NpuStage, StageRecord};
 
 /// How graphs are written and quantized. A folder built by another recipe differs in accuracy, so this name must change

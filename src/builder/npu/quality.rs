@@ -150,7 +150,7 @@ fn cosine(a: &[f32], b: &[f32]) -> f64 {
 }
 
 /// The first of the largest.
-fn most_likely(logits: &[f32]) -> Option<usize> {
+pub fn most_likely(logits: &[f32]) -> Option<usize> {
     let mut best: Option<(usize, f32)> = None;
     for (index, &logit) in logits.iter().enumerate() {
         if best.is_none_or(|(_, largest)| logit > largest) {

@@ -3,6 +3,9 @@
 //! Pure bookkeeping over values that somebody else computed (`calibrate`). A range is the smallest and the largest value
 //! seen, never a percentile: a few values of the residual stream are far larger than the rest, and they matter. What no
 //! token of the text stands for is left out: rows of padding, and scores of positions that the mask hides.
+//!
+//! Text that was not calibrated on goes beyond what was seen, and what lies beyond is cut off. 16 bits have room for it, so
+//! ranges can be widened.
 
 use std::collections::BTreeMap;
 
@@ -102,8 +105,14 @@ impl Accumulator {
         Ok(())
     }
 
-    pub fn ranges(&self) -> Ranges {
-        Ranges(self.tensors.iter().map(|(name, seen)| (name.clone(), seen.range())).collect())
+    /// What was seen, times `headroom`.
+    pub fn ranges(&self, headroom: f32) -> Ranges {
+        let range = |seen: &Seen| {
+            let (low, high) = seen.range();
+            // A range that does not reach zero must not move away from what it holds.
+            ((low * headroom).min(low), (high * headroom).max(high))
+        };
+        Ranges(self.tensors.iter().map(|(name, seen)| (name.clone(), range(seen))).collect())
     }
 }
 
@@ -207,7 +216,7 @@ mod tests {
         for (observed, shape, values, real, expected) in cases {
             let mut accumulator = Accumulator::default();
             accumulator.add("t", observed, shape, values, &pass(real)).unwrap();
-            assert_eq!(accumulator.ranges().0["t"], expected, "{observed:?} {shape:?} {real}");
+            assert_eq!(accumulator.ranges(1.0).0["t"], expected, "{observed:?} {shape:?} {real}");
         }
     }
 
@@ -222,7 +231,18 @@ mod tests {
             accumulator.add("masked", MASKED, shape, values, &pass).unwrap();
         }
         let expected = [("masked".to_owned(), (-23.0, 7.0)), ("raw".to_owned(), (-9.0, 7.0))];
-        assert_eq!(accumulator.ranges(), Ranges(expected.into()));
+        assert_eq!(accumulator.ranges(1.0), Ranges(expected.into()));
+    }
+
+    #[test]
+    fn headroom_widens_and_never_narrows() {
+        let cases: [(&[f32], (f32, f32)); 3] =
+            [(&[-2.0, 4.0], (-3.0, 6.0)), (&[2.0, 4.0], (2.0, 6.0)), (&[-4.0, -2.0], (-6.0, -2.0))];
+        for (values, expected) in cases {
+            let mut accumulator = Accumulator::default();
+            accumulator.add("t", observed(0), &[2, 1], values, &pass(2)).unwrap();
+            assert_eq!(accumulator.ranges(1.5).0["t"], expected, "{values:?}");
+        }
     }
 
     #[test]
@@ -249,6 +269,6 @@ mod tests {
     fn padding_may_be_anything() {
         let mut accumulator = Accumulator::default();
         accumulator.add("t", observed(0), &[2, 2], &[1.0, 2.0, f32::NAN, f32::INFINITY], &pass(1)).unwrap();
-        assert_eq!(accumulator.ranges().0["t"], (1.0, 2.0));
+        assert_eq!(accumulator.ranges(1.0).0["t"], (1.0, 2.0));
     }
 }

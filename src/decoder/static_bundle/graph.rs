@@ -18,7 +18,9 @@ pub struct Observed<'a> {
     pub shape: &'a [usize],
     /// In row-major order. Codes are dequantized.
     pub values: &'a [f32],
-    /// How many of the pass's tokens are real; what comes after them is padding.
+    /// The graph's tokens in one pass.
+    pub tokens: usize,
+    /// How many of them are real; what comes after them is padding.
     pub rows: usize,
     /// Tokens before this pass.
     pub position: usize,
@@ -139,7 +141,8 @@ impl StaticGraph {
         for buffer in [&self.hidden_states, &self.output].into_iter().chain(&self.new_rows).chain(&self.extra) {
             values.clear();
             buffer.read(0..buffer.len(), &mut values);
-            observer(&Observed { name: buffer.name(), shape: buffer.shape(), values: &values, rows, position });
+            let (name, shape, tokens) = (buffer.name(), buffer.shape(), self.tokens);
+            observer(&Observed { name, shape, values: &values, tokens, rows, position });
         }
     }
 

@@ -2,7 +2,6 @@
 //! there.
 
 mod absence;
-mod child;
 mod compile;
 mod context_file;
 mod diagnosis;
@@ -12,10 +11,10 @@ use std::path::{Path, PathBuf};
 use ort::device::Device;
 use ort::session::Session;
 use ort::session::builder::SessionBuilder;
+use serde::{Deserialize, Serialize};
 
 pub use absence::NpuAbsence;
-pub use child::{CompileError, CompileRequest, compile_in_child, serve_compile};
-pub use compile::CompileReport;
+pub use compile::{CompileError, CompileReport, CompileRequest, compile_in_child, serve_compile};
 pub use context_file::{ContextError, SdkVersion};
 
 use super::devices::{self, DeviceKind};
@@ -28,7 +27,7 @@ use crate::provision::QnnPlugin;
 pub const QNN_PROVIDER: &str = "QNNExecutionProvider";
 
 /// What QNN runs on.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct QnnDevice {
     /// For people: "Qualcomm NPU", or the maker of the processor that simulates one.
     pub name: String,
@@ -60,9 +59,12 @@ impl OnnxRuntime {
     /// QNN: then the error lists such nodes, with the execution provider's reasons.
     pub fn npu_session(&self, model: &Path, plugin: &QnnPlugin, options: &NpuOptions) -> Result<Session, RuntimeError> {
         self.register_qnn(plugin)?;
-        context_file::check(model, plugin, &options.for_provider()?)
-            .map_err(|error| RuntimeError::Context { model: model.into(), error })?;
-        self.proven_session(model, plugin, options, &[])
+        let wrong = |error| RuntimeError::Context { model: model.into(), error };
+        let compiled = context_file::check(model, plugin, &options.for_provider()?).map_err(wrong)?;
+        self.proven_session(model, plugin, options, &[]).map_err(|error| match error {
+            RuntimeError::Session { reason, .. } if compiled => wrong(ContextError::Refused(reason)),
+            error => error,
+        })
     }
 
     /// `entries` are further configuration entries for the session.
