@@ -9,13 +9,16 @@
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ortalk::commands::fetch::{AfterFetch, FetchDisplay};
 use ortalk::commands::session;
 use ortalk::config::Settings;
 use ortalk::decoder::{Decoder, DecoderOptions, SharedBufferDecoder};
-use ortalk::engine::{ChatMessage, ChatRequest, Engine, EngineOptions, Finished, GenerationEvent, Role, Sampling};
+use ortalk::engine::{
+    ChatMessage, ChatRequest, Engine, EngineOptions, Finished, GenerationEvent, Policy, Role, Sampling, cpu_lane,
+};
 use ortalk::model::ModelFolder;
 use ortalk::onnx_runtime::{CpuSessionOptions, OnnxRuntime};
 use ortalk::paths::Paths;
@@ -110,12 +113,9 @@ fn decoder_against_peer(runtime: &OnnxRuntime, folder: &ModelFolder) {
 
 fn engine_against_decoder(runtime: &OnnxRuntime, folder: &ModelFolder) {
     let mut bare = Bare::new(runtime, folder);
-    let options = EngineOptions {
-        runtime: runtime.clone(),
-        model: folder.path.clone(),
-        threads: Some(THREADS),
-        plugin_folders: Vec::new(),
-    };
+    let model = Arc::new(ModelFolder::open(&folder.path).unwrap());
+    let cpu = cpu_lane(runtime.clone(), model.clone(), Some(THREADS), None);
+    let options = EngineOptions { model, lanes: vec![cpu], emulation: false };
     let engine = Engine::load(options).unwrap();
     let short = vec![ChatMessage::new(Role::User, "Tell me a long story about the sea.")];
     answer(&engine, short.clone(), 8);
@@ -158,7 +158,14 @@ fn engine_against_decoder(runtime: &OnnxRuntime, folder: &ModelFolder) {
 }
 
 fn answer(engine: &Engine, messages: Vec<ChatMessage>, max_tokens: usize) -> (String, Finished) {
-    let request = ChatRequest { messages, sampling: Sampling::GREEDY, max_tokens, stop: Vec::new(), lane: None };
+    let request = ChatRequest {
+        messages,
+        sampling: Sampling::GREEDY,
+        max_tokens,
+        stop: Vec::new(),
+        policy: Policy::Auto,
+        lane: None,
+    };
     let mut events = engine.submit(request);
     let mut text = String::new();
     loop {

@@ -27,6 +27,8 @@ pub struct Settings {
     pub top_p: Option<f32>,
     pub min_p: Option<f32>,
     pub repetition_penalty: Option<f32>,
+    /// How a lane is chosen where none is asked for, as `--policy` names it.
+    pub policy: Option<String>,
     /// The name of a colour theme.
     pub theme: Option<String>,
     pub npu: NpuSettings,

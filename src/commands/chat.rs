@@ -20,7 +20,7 @@ pub fn run(args: &ChatArgs) -> anyhow::Result<ExitCode> {
         log_file: prepared.paths.log_file(),
         sample: Some(Box::new(move || sampler.sample())),
         load: Box::new(move || {
-            let engine = prepared.load().map_err(|error| format!("{error:#}"))?;
+            let engine = prepared.load(None).map_err(|error| format!("{error:#}"))?;
             Ok(Arc::new(engine) as Arc<dyn Backend>)
         }),
     })?;

@@ -1,12 +1,15 @@
 //! One file a subcommand. This one parses the command line, runs the command and turns its error into a message and an
 //! exit status.
 
+mod answer_json;
 mod build;
 mod chat;
 pub mod fetch;
+mod lanes;
 mod run;
 pub mod session;
 mod setup;
+mod sys;
 mod worker;
 
 use std::process::ExitCode;
@@ -43,7 +46,8 @@ fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
     match cli.command {
         Some(Command::Build(args)) => build::run(&args),
         Some(Command::Run(args)) => run::run(args),
-        Some(Command::Setup(_)) => setup::run(),
+        Some(Command::Setup(args)) => setup::run(&args),
+        Some(Command::Sys(args)) => sys::run(&args),
         Some(Command::Worker(task)) => worker::run(task),
         None => chat::run(&cli.chat),
     }

@@ -2,37 +2,39 @@
 
 use std::io::{IsTerminal, Read, Write};
 use std::process::ExitCode;
-use std::time::Duration;
 
 use anyhow::{Context, bail};
-use serde_json::{Value, json};
 
+use super::answer_json;
 use super::fetch::AfterFetch;
 use super::session;
 use crate::cli::RunArgs;
 use crate::engine::{
-    ChatMessage, ChatRequest, FinishReason, Finished, GenerationEvent, GenerationStream, Role, RoutingDecision,
+    ChatMessage, ChatRequest, FinishReason, Finished, GenerationEvent, GenerationStream, LaneChange, LaneId, Role,
+    RoutingDecision,
 };
 
 pub fn run(args: RunArgs) -> anyhow::Result<ExitCode> {
     let prompt = prompt(args.prompt.as_deref())?;
+    let lane = args.chat.lane;
     let prepared = session::prepare(&args.chat, AfterFetch::Exit)?;
-    let engine = prepared.load()?;
-    let model = engine.snapshot().model;
+    let engine = prepared.load(lane)?;
+    // What is routed should not hang on which lane opened first.
+    engine.wait_for_lanes(lane);
     let turn = ChatMessage::new(Role::User, prompt);
     let request = ChatRequest { stop: args.stop, ..prepared.answers.request([turn]) };
-    let answer = follow(engine.submit(request), |text| if args.json { Ok(()) } else { print_now(text) })?;
+    let (answer, finished) = follow(engine.submit(request), |text| if args.json { Ok(()) } else { print_now(text) })?;
 
-    if let FinishReason::Error(reason) = &answer.finished.reason {
+    if let FinishReason::Error(reason) = &finished.reason {
         bail!("{reason}");
     }
     if args.json {
-        print_now(&format!("{}\n", as_json(&answer, &model)))?;
+        print_now(&format!("{}\n", answer_json::as_json(&answer, &finished, &engine.snapshot())))?;
         return Ok(ExitCode::SUCCESS);
     }
     print_now("\n")?;
-    if let Some(why) = cut(&answer.finished.reason) {
-        eprintln!("ortalk: the answer was cut after {} tokens ({why})", answer.finished.usage.completion_tokens);
+    if let Some(why) = cut(&finished.reason) {
+        eprintln!("ortalk: the answer was cut after {} tokens ({why})", finished.usage.completion_tokens);
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -67,33 +69,53 @@ fn prompt(argument: Option<&str>) -> anyhow::Result<String> {
     Ok(prompt)
 }
 
-struct CompleteAnswer {
-    text: String,
-    routing: Option<RoutingDecision>,
-    finished: Finished,
+/// Everything that an answer's events said.
+#[derive(Default)]
+pub struct CompleteAnswer {
+    pub text: String,
+    pub routing: Option<RoutingDecision>,
+    pub changes: Vec<LaneChange>,
+    /// In the order in which they answered.
+    pub tokens_by_lane: Vec<(LaneId, usize)>,
+}
+
+impl CompleteAnswer {
+    fn count(&mut self, lane: LaneId) {
+        match self.tokens_by_lane.iter_mut().find(|(id, _)| *id == lane) {
+            Some((_, tokens)) => *tokens += 1,
+            None => self.tokens_by_lane.push((lane, 1)),
+        }
+    }
 }
 
 fn follow(
     mut events: GenerationStream,
     mut show: impl FnMut(&str) -> anyhow::Result<()>,
-) -> anyhow::Result<CompleteAnswer> {
-    let (mut text, mut routing) = (String::new(), None);
+) -> anyhow::Result<(CompleteAnswer, Finished)> {
+    let mut answer = CompleteAnswer::default();
     while let Some(event) = events.blocking_recv() {
         match event {
-            GenerationEvent::Routed(decision) => routing = Some(decision),
-            GenerationEvent::Token(crate::engine::Token { text: piece, .. }) | GenerationEvent::TrailingText(piece) => {
-                show(&piece)?;
-                text.push_str(&piece);
+            GenerationEvent::Routed(decision) => answer.routing = Some(decision),
+            GenerationEvent::Token(token) => {
+                show(&token.text)?;
+                answer.text.push_str(&token.text);
+                answer.count(token.lane);
+            }
+            GenerationEvent::TrailingText(text) => {
+                show(&text)?;
+                answer.text.push_str(&text);
             }
             GenerationEvent::ContextTrimmed(trim) => eprintln!(
                 "ortalk: {} of {} prompt tokens were kept: the context holds {}",
                 trim.tokens_after, trim.tokens_before, trim.context_limit
             ),
-            GenerationEvent::LaneChanged { from, to, reason } => {
-                eprintln!("ortalk: the answer goes on in the {to} lane, {from} stopped: {reason}");
+            GenerationEvent::LaneChanged(change) => {
+                let LaneChange { from, to, reason, .. } = &change;
+                eprintln!("ortalk: the answer goes on in the {to} lane, not {from}: {reason}");
+                answer.changes.push(change);
             }
             GenerationEvent::PrefillProgress(_) => {}
-            GenerationEvent::Finished(finished) => return Ok(CompleteAnswer { text, routing, finished }),
+            GenerationEvent::Finished(finished) => return Ok((answer, finished)),
         }
     }
     bail!("the engine stopped without finishing the answer")
@@ -103,39 +125,4 @@ fn follow(
 pub fn print_now(text: &str) -> anyhow::Result<()> {
     let mut stdout = std::io::stdout().lock();
     stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()).context("standard output cannot be written")
-}
-
-fn as_json(answer: &CompleteAnswer, model: &str) -> Value {
-    let Finished { reason, usage, timings } = &answer.finished;
-    let milliseconds = |duration: &Duration| rounded(duration.as_secs_f64() * 1e3);
-    json!({
-        "text": answer.text,
-        "finish_reason": reason.name(),
-        "usage": {
-            "prompt_tokens": usage.prompt_tokens,
-            "completion_tokens": usage.completion_tokens,
-            "reused_tokens": usage.reused_tokens,
-        },
-        "timings": {
-            "ttft_ms": timings.ttft.as_ref().map(milliseconds),
-            "prefill_tokens_per_second": timings.prefill_tokens_per_second().map(rounded),
-            "decode_tokens_per_second": timings.decode_tokens_per_second().map(rounded),
-            "token_latencies_ms": timings.token_latencies.iter().map(milliseconds).collect::<Vec<_>>(),
-        },
-        "routing": answer.routing.as_ref().map(|routing| json!({
-            "lane": routing.lane.name(),
-            "execution_provider": routing.execution_provider,
-            "emulated": routing.emulated,
-            "rule": routing.rule.name(),
-            "rejected": routing.rejected.iter()
-                .map(|rejection| json!({"lane": rejection.lane.name(), "reason": rejection.reason}))
-                .collect::<Vec<_>>(),
-        })),
-        "model": model,
-    })
-}
-
-/// To a thousandth: no more digits than a clock read around a kernel call is good for.
-fn rounded(value: f64) -> f64 {
-    (value * 1e3).round() / 1e3
 }

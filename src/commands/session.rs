@@ -5,18 +5,20 @@ use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
+use clap::ValueEnum;
 
 use super::fetch::{AfterFetch, FetchDisplay};
+use super::lanes;
 use crate::builder::{self, BuildOptions, SamplingDefaults};
 use crate::cli::ChatArgs;
 use crate::config::Settings;
-use crate::engine::{AnswerSettings, Engine, EngineOptions, Sampling};
+use crate::engine::{AnswerSettings, Engine, EngineOptions, LaneId, LaneSource, Policy, Sampling, cpu_lane};
 use crate::log_file;
-use crate::model::read_config;
+use crate::model::{ModelFolder, read_config};
 use crate::onnx_runtime::{LogSink, OnnxRuntime};
 use crate::paths::Paths;
-use crate::provision::{self, DEFAULT_MODEL_NAME, FoundLibrary, ObtainError};
+use crate::provision::{self, DEFAULT_MODEL_NAME, FoundLibrary, FoundPlugin, LibraryOrigin, ObtainError, QNN_LICENCE};
 
 /// The longest answer where nobody said otherwise, in tokens; the help says it, too.
 const DEFAULT_MAX_TOKENS: usize = 1024;
@@ -36,6 +38,8 @@ pub struct Prepared {
     pub model: PathBuf,
     pub library: PathBuf,
     threads: Option<usize>,
+    /// `--emulate-npu`.
+    emulation: bool,
 }
 
 /// Finds or fetches ONNX Runtime, and finds, fetches or builds the model. Shows progress on standard error where that
@@ -51,30 +55,53 @@ pub fn prepare(args: &ChatArgs, after: AfterFetch) -> anyhow::Result<Prepared> {
     let answers = answer_settings(args, &settings, &Sampling::suggested(&read_config(&model)?.search))?;
     let threads = args.threads.map(usize::from).or(settings.threads.map(NonZeroUsize::get));
     check_count("threads", threads, MOST_THREADS)?;
-    Ok(Prepared { paths, settings, answers, model, library, threads })
+    Ok(Prepared { paths, settings, answers, model, library, threads, emulation: args.emulate_npu })
 }
 
 impl Prepared {
-    /// Loads the library and the model.
-    pub fn load(&self) -> anyhow::Result<Engine> {
+    /// Loads the library and the model; with a lane, no other one is opened.
+    pub fn load(&self, only: Option<LaneId>) -> anyhow::Result<Engine> {
         let runtime = OnnxRuntime::load(&self.library, log_sink(&self.paths.log_file()))?;
+        let model = Arc::new(ModelFolder::open(&self.model)?);
         let beside = self.library.parent().map(Path::to_path_buf);
-        Ok(Engine::load(EngineOptions {
-            runtime,
-            model: self.model.clone(),
-            threads: self.threads,
-            plugin_folders: beside.into_iter().chain([self.paths.libraries()]).collect(),
-        })?)
+        let folders: Vec<PathBuf> = beside.into_iter().chain([self.paths.libraries()]).collect();
+        let npu = lanes::npu_lane(&runtime, &folders);
+        let cpu = cpu_lane(runtime, model.clone(), self.threads, None);
+        let mut lanes = vec![npu, cpu];
+        if let Some(asked) = lanes.iter().find(|lane| Some(lane.id) == self.answers.lane)
+            && let LaneSource::Absent { reason } = &asked.source
+        {
+            bail!("the {} lane was asked for, but it is not there: {reason}", asked.id);
+        }
+        for lane in &mut lanes {
+            if let (Some(only), LaneSource::Open(_)) = (only.filter(|only| *only != lane.id), &lane.source) {
+                lane.source = LaneSource::Absent { reason: format!("not opened: {only} was asked for") };
+            }
+        }
+        Ok(Engine::load(EngineOptions { model, lanes, emulation: self.emulation })?)
     }
 }
 
 pub fn library(settings: &Settings, paths: &Paths, display: &mut FetchDisplay) -> anyhow::Result<FoundLibrary> {
-    provision::obtain_onnx_runtime(settings, paths, &mut |progress| display.report(progress)).map_err(|error| {
-        match error {
-            ObtainError::Provision(error) => error.into(),
-            ObtainError::Named(error) => error.into(),
-        }
-    })
+    provision::obtain_onnx_runtime(settings, paths, &mut |progress| display.report(progress)).map_err(plainly)
+}
+
+/// The QNN plug-in, fetched where it is not there.
+pub fn qnn_plugin(settings: &Settings, paths: &Paths, display: &mut FetchDisplay) -> anyhow::Result<FoundPlugin> {
+    let found =
+        provision::obtain_qnn_plugin(settings, paths, &mut |progress| display.report(progress)).map_err(plainly)?;
+    if found.origin == LibraryOrigin::Fetched {
+        display.say(QNN_LICENCE);
+    }
+    Ok(found)
+}
+
+/// The error itself, by whose type `main` knows what a person stopped.
+fn plainly(error: ObtainError) -> anyhow::Error {
+    match error {
+        ObtainError::Provision(error) => error.into(),
+        ObtainError::Named(error) => error.into(),
+    }
 }
 
 /// The model folder to chat with: what the argument or the settings name, else the default model.
@@ -135,7 +162,17 @@ fn answer_settings(args: &ChatArgs, settings: &Settings, suggested: &Sampling) -
         system: args.system.clone().or(settings.system.clone()),
         sampling,
         max_tokens: max_tokens.unwrap_or(DEFAULT_MAX_TOKENS),
+        policy: args.policy.map_or_else(|| policy(settings.policy.as_deref()), Ok)?,
         lane: args.lane,
+    })
+}
+
+/// The settings' policy.
+fn policy(named: Option<&str>) -> anyhow::Result<Policy> {
+    let Some(named) = named else { return Ok(Policy::default()) };
+    Policy::from_str(named, false).map_err(|_| {
+        let names: Vec<&str> = Policy::value_variants().iter().map(|policy| policy.name()).collect();
+        anyhow!("policy in the settings is '{named}'; expected one of {}", names.join(", "))
     })
 }
 
@@ -164,7 +201,7 @@ fn check_count(name: &str, value: Option<usize>, most: usize) -> anyhow::Result<
 }
 
 /// Appends what native libraries report to the log file; a log that cannot be written is no reason to stop.
-fn log_sink(path: &Path) -> LogSink {
+pub fn log_sink(path: &Path) -> LogSink {
     let file = Mutex::new(log_file::open(path).ok());
     Arc::new(move |line| {
         if let Some(file) = file.lock().unwrap_or_else(PoisonError::into_inner).as_mut() {

@@ -8,14 +8,16 @@ use std::process::ExitCode;
 
 use super::fetch::end_now;
 use crate::cli::WorkerTask;
-use crate::onnx_runtime;
+use crate::{decoder, onnx_runtime};
 
 pub fn run(task: WorkerTask) -> anyhow::Result<ExitCode> {
     let mut request = String::new();
     io::stdin().read_line(&mut request)?;
     std::thread::Builder::new().name("parent".into()).spawn(end_with_parent)?;
     match task {
+        WorkerTask::Lane => decoder::serve_lane(&request)?,
         WorkerTask::Compile => onnx_runtime::serve_compile(&request)?,
+        WorkerTask::Probe => onnx_runtime::serve_probe(&request)?,
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -1,15 +1,22 @@
 //! One forward pass on one execution provider. What to do with the logits is the engine's business.
 
+mod child;
 mod ends;
+mod limits;
 mod ports;
 mod shared_buffer;
 mod static_bundle;
 
 use std::path::PathBuf;
 
-use crate::onnx_runtime::Placement;
+use serde::{Deserialize, Serialize};
 
+use crate::model::ModelError;
+use crate::onnx_runtime::{Placement, RuntimeError};
+
+pub use child::{ChildDecoder, ChildOptions, Deadlines, LaneProvider, LaneReady, LaneRequest, ServeError, serve_lane};
 pub use ends::LanguageHead;
+pub use limits::Limits;
 pub use shared_buffer::{DecoderOptions, SharedBufferDecoder};
 pub use static_bundle::{Observed, StaticDecoder};
 
@@ -41,17 +48,26 @@ pub trait Decoder: Send {
 }
 
 /// Where ONNX Runtime put one graph's nodes; `None` where it has no record.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GraphPlacement {
     /// The graph's file.
     pub graph: String,
     pub placement: Option<Placement>,
 }
 
+impl GraphPlacement {
+    /// The graph's file without its ending: "prefill".
+    pub fn name(&self) -> &str {
+        self.graph.strip_suffix(".onnx").unwrap_or(&self.graph)
+    }
+}
+
 #[derive(Debug, thiserror::Error)]
 pub enum DecodeError {
     #[error(transparent)]
-    Runtime(#[from] crate::onnx_runtime::RuntimeError),
+    Runtime(#[from] RuntimeError),
+    #[error(transparent)]
+    Model(#[from] ModelError),
     #[error("the graph '{graph}' {what}")]
     Graph { graph: String, what: String },
     #[error(
@@ -64,13 +80,15 @@ pub enum DecodeError {
     #[error(
         "the sequence starts with token {found}, but this model was built for sequences that start with token {expected}"
     )]
-    NotTheSink { expected: u32, found: u32 },
+    FirstToken { expected: u32, found: u32 },
     #[error("{tokens} more tokens do not fit after {position}: the context holds {limit}")]
     ContextFull { tokens: usize, position: usize, limit: usize },
     #[error("a forward pass of no tokens was asked for")]
     NoTokens,
     #[error("token {token} is outside of the vocabulary of {vocabulary}")]
     UnknownToken { token: u32, vocabulary: usize },
+    #[error("the NPU lane failed: {0}")]
+    Lane(String),
     #[error("the forward pass failed: {0}")]
     Run(String),
 }

@@ -10,7 +10,7 @@ use ort::memory::{Allocator, MemoryInfo};
 use ort::session::{IoBinding, Session};
 use ort::value::{Tensor, TensorElementType, ValueType};
 
-use super::{DecodeError, Decoder};
+use super::{DecodeError, Decoder, Limits};
 use crate::model::{DecoderConfig, ModelFolder};
 use crate::onnx_runtime::{CpuSessionOptions, OnnxRuntime, Placement, placement, run_bound};
 
@@ -138,20 +138,8 @@ impl SharedBufferDecoder {
     }
 
     fn run(&mut self, tokens: &[u32], positions: Vec<i64>) -> Result<(), DecodeError> {
-        if tokens.is_empty() {
-            return Err(DecodeError::NoTokens);
-        }
-        if tokens.len() > self.context - self.position {
-            return Err(DecodeError::ContextFull {
-                tokens: tokens.len(),
-                position: self.position,
-                limit: self.context,
-            });
-        }
-        // The embedding's gather would read outside of its table.
-        if let Some(token) = tokens.iter().find(|token| **token as usize >= self.vocabulary) {
-            return Err(DecodeError::UnknownToken { token: *token, vocabulary: self.vocabulary });
-        }
+        let limits = Limits { context: self.context, vocabulary: self.vocabulary, first_token: None };
+        limits.check(tokens, self.position)?;
         let total = self.position + tokens.len();
         if total > self.capacity {
             self.grow(total).map_err(|error| DecodeError::Run(error.to_string()))?;

@@ -14,7 +14,7 @@ use std::path::Path;
 use ort::session::Session;
 
 use super::ends::{Embeddings, EndNames, LanguageHead};
-use super::{DecodeError, Decoder, GraphPlacement};
+use super::{DecodeError, Decoder, GraphPlacement, Limits};
 use crate::model::NpuBundle;
 use crate::onnx_runtime::{CpuSessionOptions, OnnxRuntime, RuntimeError};
 
@@ -87,6 +87,14 @@ impl StaticDecoder {
         &self.bundle
     }
 
+    pub fn limits(&self) -> Limits {
+        Limits {
+            context: self.bundle.context,
+            vocabulary: self.bundle.vocabulary,
+            first_token: self.bundle.sink.as_ref().map(|sink| sink.token),
+        }
+    }
+
     /// The graph from hidden states to logits.
     pub fn head(&mut self) -> &mut LanguageHead {
         &mut self.head
@@ -123,7 +131,7 @@ impl StaticDecoder {
     }
 
     fn run(&mut self, tokens: &[u32], wanted: Wanted, after_pass: AfterPass<'_>) -> Result<(), DecodeError> {
-        self.check(tokens)?;
+        self.limits().check(tokens, self.position)?;
         self.logits.clear();
         let (mut position, mut rest) = (self.position, tokens);
         if let (0, Some(_), Some((sink, behind))) = (position, &self.bundle.sink, tokens.split_first()) {
@@ -148,24 +156,6 @@ impl StaticDecoder {
         }
         self.position = position;
         Ok(())
-    }
-
-    fn check(&self, tokens: &[u32]) -> Result<(), DecodeError> {
-        let (position, limit) = (self.position, self.bundle.context);
-        let first = *tokens.first().ok_or(DecodeError::NoTokens)?;
-        if tokens.len() > limit - position {
-            return Err(DecodeError::ContextFull { tokens: tokens.len(), position, limit });
-        }
-        // The embedding's gather would read outside of its table.
-        if let Some(token) = tokens.iter().find(|token| **token as usize >= self.bundle.vocabulary) {
-            return Err(DecodeError::UnknownToken { token: *token, vocabulary: self.bundle.vocabulary });
-        }
-        match &self.bundle.sink {
-            Some(sink) if position == 0 && sink.token != first => {
-                Err(DecodeError::NotTheSink { expected: sink.token, found: first })
-            }
-            _ => Ok(()),
-        }
     }
 
     /// Runs at most a chunk of tokens behind `position` others, and the language head for those from `first_wanted` on.

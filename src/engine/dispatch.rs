@@ -9,14 +9,14 @@ use std::time::Instant;
 
 use tokio::sync::mpsc::UnboundedSender;
 
-use super::event::{Finished, GenerationEvent};
-use super::generate::{Job, reusable};
-use super::lane::LaneId;
+use super::EngineError;
+use super::event::{FinishReason, Finished, GenerationEvent};
+use super::generate::panic_message;
+use super::job::{Job, Request};
+use super::lanes::Lanes;
 use super::prompt;
 use super::request::ChatRequest;
-use super::route::{LaneFacts, RouteError, RoutingDecision, RoutingFacts, route};
-use super::worker::{Lane, SharedLanes};
-use super::{EngineError, lock, panic_message};
+use super::route::Rule;
 use crate::model::ModelFolder;
 
 pub struct Submission {
@@ -25,17 +25,13 @@ pub struct Submission {
     pub events: UnboundedSender<GenerationEvent>,
 }
 
-pub fn start(
-    folder: Arc<ModelFolder>,
-    lanes: SharedLanes,
-    workers: Vec<(LaneId, Sender<Job>)>,
-) -> std::io::Result<(Sender<Submission>, JoinHandle<()>)> {
+pub fn start(folder: Arc<ModelFolder>, lanes: Arc<Lanes>) -> std::io::Result<(Sender<Submission>, JoinHandle<()>)> {
     let (sender, received) = channel::<Submission>();
     let thread = std::thread::Builder::new().name("dispatcher".into()).spawn(move || {
         for submission in received {
             let events = submission.events.clone();
             // A request that breaks the tokenizer or the template must not end the engine: nothing here outlives it.
-            let done = catch_unwind(AssertUnwindSafe(|| dispatch(&folder, &lanes, &workers, submission)))
+            let done = catch_unwind(AssertUnwindSafe(|| dispatch(&folder, &lanes, submission)))
                 .unwrap_or_else(|panic| Err(EngineError::Panic(panic_message(&*panic))));
             if let Err(error) = done {
                 let _ = events.send(GenerationEvent::Finished(Finished::error(error.to_string())));
@@ -45,53 +41,44 @@ pub fn start(
     Ok((sender, thread))
 }
 
-fn dispatch(
-    folder: &ModelFolder,
-    lanes: &SharedLanes,
-    workers: &[(LaneId, Sender<Job>)],
-    submission: Submission,
-) -> Result<(), EngineError> {
+fn dispatch(folder: &ModelFolder, lanes: &Lanes, submission: Submission) -> Result<(), EngineError> {
     let Submission { request, submitted, events } = submission;
     let full = prompt::tokenize(folder, &request.messages)?;
-    let mut decision = decide(&lock(lanes), &request, &full)?;
+    let mut decision = lanes.decide(&full, request.max_tokens, request.policy, request.lane)?;
     let (lane, limit) = (decision.lane, decision.context_limit);
 
-    let tokenize = |messages: &[_]| prompt::tokenize(folder, messages);
-    let fitted = prompt::fit(&request.messages, full, limit, request.max_tokens, tokenize)?;
-    if fitted.trim.is_some() {
+    let mut trim = None;
+    let mut tokens = full;
+    // A prompt that was chosen for because it fits stays whole: an answer that outgrows the lane moves to a longer one.
+    let longer = decision.rejected.iter().any(|other| other.context_limit > limit);
+    let moves = longer && !matches!(decision.rule, Rule::Requested | Rule::OnlyReady | Rule::LongestContext);
+    if !moves {
+        let tokenize = |messages: &[_]| prompt::tokenize(folder, messages);
+        let fitted = prompt::fit(&request.messages, tokens, limit, request.max_tokens, tokenize)?;
+        (tokens, trim) = (fitted.tokens, fitted.trim);
+    }
+    if trim.is_some() {
         // The rule was about the whole conversation; what the lane gets, and how long it takes, is about what is left.
-        let left = decide(&lock(lanes), &request, &fitted.tokens)?;
+        let left = lanes.decide(&tokens, request.max_tokens, request.policy, Some(lane))?;
         (decision.prompt_tokens, decision.predicted_ttft) = (left.prompt_tokens, left.predicted_ttft);
+        decision.predicted_total = left.predicted_total;
     }
     let _ = events.send(GenerationEvent::Routed(decision));
-    if let Some(trim) = fitted.trim {
+    if let Some(trim) = trim {
         let _ = events.send(GenerationEvent::ContextTrimmed(trim));
     }
-    let job = Job {
-        prompt: fitted.tokens,
+    let job = Job::new(Request {
+        prompt: tokens,
         sampling: request.sampling,
         max_tokens: request.max_tokens,
         stop: request.stop,
+        pinned: request.lane.is_some(),
         submitted,
         events,
-    };
-    if let Some((_, jobs)) = workers.iter().find(|(id, _)| *id == lane) {
-        // Lanes' threads take jobs until this one ends.
-        let _ = jobs.send(job);
+    });
+    if let Err(job) = lanes.send(lane, job) {
+        // The engine is ending.
+        job.finish(FinishReason::Cancelled, &folder.tokenizer);
     }
     Ok(())
-}
-
-/// Asks the router about a conversation whose prompt is `prompt`.
-pub fn decide(lanes: &[Lane], request: &ChatRequest, prompt: &[u32]) -> Result<RoutingDecision, RouteError> {
-    let lanes: Vec<LaneFacts<'_>> = lanes
-        .iter()
-        .map(|lane| LaneFacts { status: &lane.status, reusable_tokens: reusable(&lane.cached, prompt) })
-        .collect();
-    route(&RoutingFacts {
-        prompt_tokens: prompt.len(),
-        answer_tokens: request.max_tokens,
-        lanes: &lanes,
-        requested: request.lane,
-    })
 }

@@ -12,20 +12,31 @@ pub enum GenerationEvent {
     Routed(RoutingDecision),
     /// The conversation was longer than the lane's context: its oldest turns were left out of this prompt.
     ContextTrimmed(ContextTrim),
-    /// Sent after each chunk of the prompt, the first time before any work was done.
+    /// Sent after each chunk of the prompt, the first time before any work was done. After a change of the lane the
+    /// answer so far counts as prompt.
     PrefillProgress(PrefillProgress),
     Token(Token),
     /// Text that was held back, as a possible stop text or an incomplete character, until the answer ended. It belongs
     /// to tokens that were reported already.
     TrailingText(String),
-    /// The answer goes on in another lane.
-    LaneChanged {
-        from: LaneId,
-        to: LaneId,
-        reason: String,
-    },
+    /// The answer goes on in another lane, which runs prompt and answer so far again: more `PrefillProgress` follows.
+    LaneChanged(LaneChange),
     /// Always the last event.
     Finished(Finished),
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LaneChange {
+    pub from: LaneId,
+    pub to: LaneId,
+    /// Tokens of the answer before the change.
+    pub after_tokens: usize,
+    /// Of the new lane, in tokens.
+    pub context_limit: usize,
+    /// The new lane runs on a simulator.
+    pub emulated: bool,
+    /// For people: "its context of 512 tokens is full", "it failed: ...".
+    pub reason: String,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -103,15 +114,15 @@ pub struct Usage {
     pub reused_tokens: usize,
 }
 
-/// All times are from the monotonic clock of the lane's thread.
+/// All times are from the monotonic clock of the lanes' threads.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Timings {
     /// From the request's submission to the first token.
     pub ttft: Option<Duration>,
-    /// The forward passes over the new part of the prompt.
+    /// The forward passes over the new part of the prompt, on the lane that gave the first token.
     pub prefill: Duration,
     pub prefill_tokens: usize,
-    /// Time between each token and the one before it; the first token has none.
+    /// Time between each token and the one before it; the first token has none. A change of the lane is one long one.
     pub token_latencies: Vec<Duration>,
 }
 

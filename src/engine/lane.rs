@@ -1,8 +1,12 @@
-//! What a lane is: one way to run the model, as the router and the front ends see it.
+//! What a lane is: one way to run the model, as the router and the front ends see it, and how one is made.
 
 use std::fmt;
+use std::time::Instant;
 
+pub use crate::decoder::GraphPlacement;
 pub use crate::onnx_runtime::Placement;
+
+use crate::decoder::Decoder;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum LaneId {
@@ -27,15 +31,41 @@ impl fmt::Display for LaneId {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LaneState {
+    /// It is being opened on its own thread.
+    Loading {
+        since: Instant,
+    },
     Ready,
     /// It cannot run here: the plug-in, the device or the model for it is missing.
     Absent {
         reason: String,
     },
-    /// It ran, or should have, and broke.
+    /// It ran, or should have, and broke. Only a request that names it opens it again.
     Failed {
         reason: String,
     },
+}
+
+impl LaneState {
+    /// Stable names, for JSON.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Loading { .. } => "loading",
+            Self::Ready => "ready",
+            Self::Absent { .. } => "absent",
+            Self::Failed { .. } => "failed",
+        }
+    }
+
+    /// Why it cannot answer now; `None` where it can.
+    pub fn hindrance(&self) -> Option<String> {
+        match self {
+            Self::Ready => None,
+            Self::Loading { .. } => Some("still loading".to_string()),
+            Self::Absent { reason } => Some(reason.clone()),
+            Self::Failed { reason } => Some(format!("failed: {reason}")),
+        }
+    }
 }
 
 /// Rates measured by the answers of this session; absent until the first one.
@@ -58,10 +88,89 @@ pub struct LaneStatus {
     /// The execution provider runs on a simulator.
     pub emulated: bool,
     pub state: LaneState,
-    /// Prompt and answer together, in tokens; 0 where the lane is not ready.
+    /// Prompt and answer together, in tokens; 0 where there is no model for the lane.
     pub context_limit: usize,
     pub threads: Option<usize>,
-    /// What ONNX Runtime reported after the session was made; `None` where it was not.
-    pub placement: Option<Placement>,
+    /// What ONNX Runtime reported after the sessions were made, graph by graph; empty where it did not.
+    pub placement: Vec<GraphPlacement>,
     pub measured: MeasuredRates,
+}
+
+impl LaneStatus {
+    /// Of the graphs that run on this lane's execution provider: nodes on it, and all nodes. `None` where ONNX Runtime did
+    /// not report them.
+    pub fn nodes(&self) -> Option<(usize, usize)> {
+        let own = |placement: &&Placement| placement.nodes_on(&self.execution_provider) > 0;
+        let graphs = || self.placement.iter().filter_map(|graph| graph.placement.as_ref());
+        let all = graphs().next()?;
+        let counted: Vec<&Placement> =
+            if graphs().any(|p| own(&p)) { graphs().filter(own).collect() } else { vec![all] };
+        let on = counted.iter().map(|placement| placement.nodes_on(&self.execution_provider)).sum();
+        Some((on, counted.iter().map(|placement| placement.total()).sum()))
+    }
+
+    /// The execution providers of its graphs that run elsewhere as a whole, as a model's embeddings do on an NPU lane; one
+    /// for each graph.
+    pub fn graphs_elsewhere(&self) -> Vec<&str> {
+        let graphs = self.placement.iter().filter_map(|graph| graph.placement.as_ref());
+        graphs
+            .filter(|placement| placement.nodes_on(&self.execution_provider) == 0)
+            .filter_map(|placement| placement.nodes_by_provider.first().map(|(provider, _)| provider.as_str()))
+            .collect()
+    }
+}
+
+/// What a lane is to be: known before it is opened.
+pub struct LaneSpec {
+    pub id: LaneId,
+    pub execution_provider: String,
+    pub device: Option<String>,
+    pub emulated: bool,
+    /// Tokens; 0 where there is no model for the lane.
+    pub context_limit: usize,
+    pub threads: Option<usize>,
+    pub source: LaneSource,
+}
+
+/// How a lane comes to be.
+pub enum LaneSource {
+    /// Not at all; the reason is for people, and says what to do.
+    Absent {
+        reason: String,
+    },
+    Open(LaneOpener),
+}
+
+/// Opens a lane. Runs on the lane's own thread and may take its time; again, after the lane failed, when a request names
+/// the lane. The error is for people.
+pub type LaneOpener = Box<dyn FnMut() -> Result<OpenLane, String> + Send>;
+
+/// A lane that can answer, and what was learnt while it was opened.
+pub struct OpenLane {
+    pub decoder: Box<dyn Decoder>,
+    pub placement: Vec<GraphPlacement>,
+    /// In place of what the spec said, where that is known only now.
+    pub device: Option<String>,
+}
+
+impl LaneSpec {
+    /// The lane as it stands before anything was opened, and its opener.
+    pub(super) fn into_status(self, now: Instant) -> (LaneStatus, Option<LaneOpener>) {
+        let (state, opener) = match self.source {
+            LaneSource::Absent { reason } => (LaneState::Absent { reason }, None),
+            LaneSource::Open(opener) => (LaneState::Loading { since: now }, Some(opener)),
+        };
+        let status = LaneStatus {
+            id: self.id,
+            execution_provider: self.execution_provider,
+            device: self.device,
+            emulated: self.emulated,
+            state,
+            context_limit: self.context_limit,
+            threads: self.threads,
+            placement: Vec::new(),
+            measured: MeasuredRates::default(),
+        };
+        (status, opener)
+    }
 }

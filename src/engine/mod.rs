@@ -3,11 +3,17 @@
 //!
 //! A request's walk: `submit` hands it to the dispatcher thread, which makes the prompt's tokens, asks the router and
 //! passes the job to the chosen lane's own thread (`worker`, `generate`). Events go straight from there to the front end.
+//! A lane that cannot finish an answer passes the job on to another (`lanes`).
 
+mod cpu_lane;
 mod dispatch;
 mod event;
 mod generate;
+#[cfg(test)]
+mod hand_over_tests;
+mod job;
 mod lane;
+mod lanes;
 mod prompt;
 mod request;
 mod route;
@@ -17,29 +23,34 @@ mod testing;
 mod text;
 mod worker;
 
-use std::any::Any;
-use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::Sender;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::mpsc::{Sender, channel};
 use std::thread::JoinHandle;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use tokio::sync::mpsc::unbounded_channel;
 
-use crate::decoder::{DecodeError, Decoder, DecoderOptions, SharedBufferDecoder};
 use crate::model::{ModelError, ModelFolder};
-use crate::onnx_runtime::{CPU_PROVIDER, CpuSessionOptions, OnnxRuntime};
 
-pub use event::{ContextTrim, FinishReason, Finished, GenerationEvent, PrefillProgress, Timings, Token, Usage};
-pub use lane::{LaneId, LaneState, LaneStatus, MeasuredRates, Placement};
+pub use cpu_lane::cpu_lane;
+pub use event::{
+    ContextTrim, FinishReason, Finished, GenerationEvent, LaneChange, PrefillProgress, Timings, Token, Usage,
+};
+pub use lane::{
+    GraphPlacement, LaneId, LaneOpener, LaneSource, LaneSpec, LaneState, LaneStatus, MeasuredRates, OpenLane, Placement,
+};
 pub use prompt::PromptError;
 pub use request::{AnswerSettings, ChatMessage, ChatRequest, Role, Sampling};
-pub use route::{Rejection, RouteError, RoutingDecision, Rule};
+pub use route::{EXPECTED_ANSWER, Policy, Rejection, RouteError, RoutingDecision, Rule};
 
 use dispatch::Submission;
-use generate::LaneDecoder;
-use worker::{Lane, SharedLanes, Worker};
+use lanes::Lanes;
+use worker::Worker;
+
+/// How long the end of the engine waits for its lanes. A forward pass takes less on any machine that is fit to chat; a
+/// device that hangs is not waited for.
+const PATIENCE: Duration = Duration::from_secs(3);
 
 /// The events of one answer. Dropping it cancels the answer within one token.
 pub type GenerationStream = tokio::sync::mpsc::UnboundedReceiver<GenerationEvent>;
@@ -54,7 +65,7 @@ pub struct Engine {
 struct Inner {
     folder: Arc<ModelFolder>,
     weight_bytes: u64,
-    lanes: SharedLanes,
+    lanes: Arc<Lanes>,
     stopping: Arc<AtomicBool>,
     /// `None` only while the engine is dropped.
     submissions: Option<Sender<Submission>>,
@@ -62,12 +73,12 @@ struct Inner {
 }
 
 pub struct EngineOptions {
-    pub runtime: OnnxRuntime,
-    pub model: PathBuf,
-    /// For the CPU lane; `None` is one for each physical core.
-    pub threads: Option<usize>,
-    /// Where the NPU's plug-in may lie.
-    pub plugin_folders: Vec<PathBuf>,
+    /// Gives the tokenizer, the chat template and the end of an answer, whatever lane answers.
+    pub model: Arc<ModelFolder>,
+    /// In the order in which the router prefers them.
+    pub lanes: Vec<LaneSpec>,
+    /// Lanes on a simulator may be chosen without being named.
+    pub emulation: bool,
 }
 
 /// The engine as it stands now; what every front end draws its panels from.
@@ -85,8 +96,8 @@ pub struct EngineSnapshot {
 pub enum EngineError {
     #[error(transparent)]
     Model(#[from] ModelError),
-    #[error(transparent)]
-    Decoder(#[from] DecodeError),
+    #[error("{}", no_lane(.0))]
+    NoLane(Vec<(LaneId, String)>),
     #[error(transparent)]
     Prompt(#[from] PromptError),
     #[error(transparent)]
@@ -98,59 +109,55 @@ pub enum EngineError {
 }
 
 impl Engine {
-    /// Loads the model and makes its lanes. Takes as long as ONNX Runtime takes to open the graph.
+    /// Starts to open the lanes, each on its own thread, and returns when the first of them is ready, or when none can be.
     pub fn load(options: EngineOptions) -> Result<Self, EngineError> {
-        let folder = Arc::new(ModelFolder::open(&options.model)?);
-        let threads = options.threads.unwrap_or_else(default_threads);
-        let decoder = SharedBufferDecoder::new(
-            &options.runtime,
-            &folder,
-            DecoderOptions {
-                session: CpuSessionOptions { threads, spinning: false },
-                context: folder.config.model.context_length,
-            },
-        )?;
-        let cpu = LaneStatus {
-            id: LaneId::Cpu,
-            execution_provider: CPU_PROVIDER.to_string(),
-            device: None,
-            emulated: false,
-            state: LaneState::Ready,
-            context_limit: decoder.context_limit(),
-            threads: Some(threads),
-            placement: decoder.placement(),
-            measured: MeasuredRates::default(),
-        };
-        let absence = options.runtime.npu_absence(&options.plugin_folders);
-        let npu = LaneStatus {
-            id: LaneId::Npu,
-            execution_provider: "QNNExecutionProvider".to_string(),
-            device: absence.device.clone(),
-            emulated: false,
-            state: LaneState::Absent { reason: absence.to_string() },
-            context_limit: 0,
-            threads: None,
-            placement: None,
-            measured: MeasuredRates::default(),
-        };
-
-        let lanes: SharedLanes =
-            Arc::new(Mutex::new([npu, cpu].into_iter().map(|status| Lane { status, cached: Vec::new() }).collect()));
+        let folder = options.model;
+        let lanes = Arc::new(Lanes::new(options.emulation));
         let stopping = Arc::new(AtomicBool::new(false));
-        let lane = LaneDecoder::new(LaneId::Cpu, Box::new(decoder));
-        let worker = Worker::start(lane, folder.clone(), lanes.clone(), stopping.clone())?;
-        let workers = vec![(worker.lane, worker.jobs)];
-        let (submissions, dispatcher) = dispatch::start(folder.clone(), lanes.clone(), workers)?;
-        Ok(Self {
-            inner: Arc::new(Inner {
-                weight_bytes: folder.weight_bytes(),
-                folder,
-                lanes,
-                stopping,
-                submissions: Some(submissions),
-                threads: vec![dispatcher, worker.thread],
-            }),
-        })
+        let mut workers = Vec::new();
+        for spec in options.lanes {
+            let (status, opener) = spec.into_status(Instant::now());
+            let id = status.id;
+            let jobs = opener.map(|opener| {
+                let (sender, jobs) = channel();
+                let (folder, lanes, stopping) = (folder.clone(), lanes.clone(), stopping.clone());
+                workers.push(Worker { id, opener, jobs, folder, lanes, stopping });
+                sender
+            });
+            lanes.add(status, jobs);
+        }
+        let (submissions, dispatcher) = dispatch::start(folder.clone(), lanes.clone())?;
+        let mut inner = Inner {
+            weight_bytes: folder.weight_bytes(),
+            folder,
+            lanes,
+            stopping,
+            submissions: Some(submissions),
+            threads: vec![dispatcher],
+        };
+        for worker in workers {
+            inner.threads.push(worker.start()?);
+        }
+        let statuses = inner.lanes.wait(None, |lanes| {
+            let any = |state: fn(&LaneState) -> bool| lanes.iter().any(|lane| state(&lane.status.state));
+            any(|state| *state == LaneState::Ready) || !any(|state| matches!(state, LaneState::Loading { .. }))
+        });
+        if statuses.iter().any(|lane| lane.state == LaneState::Ready) {
+            return Ok(Self { inner: Arc::new(inner) });
+        }
+        let failed = |lane: LaneStatus| match lane.state {
+            LaneState::Failed { reason } => Some((lane.id, reason)),
+            LaneState::Absent { .. } | LaneState::Loading { .. } | LaneState::Ready => None,
+        };
+        Err(EngineError::NoLane(statuses.into_iter().filter_map(failed).collect()))
+    }
+
+    /// Waits until no lane is loading any more; with a name, until that one is not.
+    pub fn wait_for_lanes(&self, lane: Option<LaneId>) {
+        self.inner.lanes.wait(None, |lanes| {
+            let counts = |id: LaneId| lane.is_none_or(|wanted| wanted == id);
+            !lanes.iter().any(|l| counts(l.status.id) && matches!(l.status.state, LaneState::Loading { .. }))
+        });
     }
 
     pub fn snapshot(&self) -> EngineSnapshot {
@@ -158,14 +165,14 @@ impl Engine {
             model: self.inner.folder.name.clone(),
             architecture: self.inner.folder.config.model.architecture.clone(),
             weight_bytes: self.inner.weight_bytes,
-            lanes: lock(&self.inner.lanes).iter().map(|lane| lane.status.clone()).collect(),
+            lanes: self.inner.lanes.statuses(),
         }
     }
 
     /// What the router would decide for this conversation now, without running anything.
     pub fn preview(&self, request: &ChatRequest) -> Result<RoutingDecision, EngineError> {
         let prompt = prompt::tokenize(&self.inner.folder, &request.messages)?;
-        Ok(dispatch::decide(&lock(&self.inner.lanes), request, &prompt)?)
+        Ok(self.inner.lanes.decide(&prompt, request.max_tokens, request.policy, request.lane)?)
     }
 
     /// Queues the request and returns at once. The last event is `Finished`, also when the request is refused.
@@ -180,29 +187,30 @@ impl Engine {
 }
 
 impl Drop for Inner {
-    /// ONNX Runtime must not be running when the process ends, so the threads are waited for: a token at the most.
+    /// ONNX Runtime should not be running when the process ends, so the threads are waited for: a token, mostly.
     fn drop(&mut self) {
         self.stopping.store(true, Ordering::Relaxed);
         self.submissions = None;
+        self.lanes.close();
+        let until = Instant::now() + PATIENCE;
         for thread in self.threads.drain(..) {
-            let _ = thread.join();
+            while !thread.is_finished() && Instant::now() < until {
+                std::thread::sleep(Duration::from_millis(2));
+            }
+            if thread.is_finished() {
+                let _ = thread.join();
+            }
         }
     }
 }
 
-/// One for each physical core that this process may use: two threads on one core slow each other down.
-fn default_threads() -> usize {
-    let usable = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    sysinfo::System::physical_core_count().map_or(usable, |cores| cores.min(usable)).max(1)
-}
-
-/// The lanes' states stay meaningful when a thread panicked while it held them: each is written in one step.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// What a caught panic said; where it was, the panic hook has told standard error.
-fn panic_message(panic: &(dyn Any + Send)) -> String {
-    let text = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
-    text.unwrap_or("it panicked without a message").to_owned()
+fn no_lane(reasons: &[(LaneId, String)]) -> String {
+    match reasons {
+        [] => "there is no lane to answer on".to_string(),
+        [(_, reason)] => reason.clone(),
+        reasons => {
+            let each: Vec<String> = reasons.iter().map(|(id, reason)| format!("{id}: {reason}")).collect();
+            format!("no lane could be opened\n{}", each.join("\n"))
+        }
+    }
 }

@@ -1,6 +1,7 @@
 //! What a front end asks of the engine.
 
 use super::lane::LaneId;
+use super::route::Policy;
 use crate::model::SearchConfig;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -75,7 +76,9 @@ pub struct ChatRequest {
     pub max_tokens: usize,
     /// Texts that end the answer; they are not part of it.
     pub stop: Vec<String>,
-    /// The user's override of the router.
+    /// How the router chooses.
+    pub policy: Policy,
+    /// The user's override of the router: this lane answers from the first token to the last, or nobody does.
     pub lane: Option<LaneId>,
 }
 
@@ -87,6 +90,7 @@ pub struct AnswerSettings {
     pub sampling: Sampling,
     /// The longest answer, in tokens.
     pub max_tokens: usize,
+    pub policy: Policy,
     /// The user's override of the router.
     pub lane: Option<LaneId>,
 }
@@ -100,6 +104,7 @@ impl AnswerSettings {
             sampling: self.sampling.clone(),
             max_tokens: self.max_tokens,
             stop: Vec::new(),
+            policy: self.policy,
             lane: self.lane,
         }
     }

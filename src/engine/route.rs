@@ -1,10 +1,75 @@
 //! The router: which lane answers a request, by which rule, and why not the others.
 //!
 //! Pure: facts in, a decision out. Finding the facts (tokens, lane states, measured rates) is the engine's work.
+//!
+//! A policy says which of the lanes that are ready comes first, and how much of the answer must fit:
+//!
+//! | policy | order | fits |
+//! | --- | --- | --- |
+//! | `auto` | the lanes' own: NPU, CPU | prompt and expected answer |
+//! | `npu`, `cpu` | that lane, then the others | the prompt and one token |
+//! | `fastest` | least predicted time; a lane that was never measured comes first, once | prompt and expected answer |
+//! | `efficient` | NPU before CPU | the prompt and one token |
+//!
+//! The expected answer is the longest one that was asked for, but at most `EXPECTED_ANSWER`: nobody knows how long an answer
+//! will be, and one that outgrows its lane moves to another.
+//!
+//! `efficient` decides by the kind of silicon alone, which does the same work for less power by design. No energy is
+//! measured lane by lane, and the policy does not claim it.
 
 use std::time::Duration;
 
 use super::lane::{LaneId, LaneState, LaneStatus};
+
+/// Tokens of an answer that a lane should have room for: more than most answers in a chat take.
+pub const EXPECTED_ANSWER: usize = 128;
+
+/// How the router chooses where nobody named a lane.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
+pub enum Policy {
+    /// Short prompts on the NPU, long ones on the CPU.
+    #[default]
+    Auto,
+    /// The NPU for every prompt that it can hold.
+    Npu,
+    /// The CPU for every prompt that it can hold.
+    Cpu,
+    /// Where the answer is predicted to be complete first, from the rates measured so far.
+    Fastest,
+    /// The NPU for every prompt that it can hold, because it is built to need less power.
+    Efficient,
+}
+
+impl Policy {
+    /// As it is typed, and in JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::Npu => "npu",
+            Self::Cpu => "cpu",
+            Self::Fastest => "fastest",
+            Self::Efficient => "efficient",
+        }
+    }
+
+    /// Tokens that a lane must have room for besides the prompt.
+    fn room(self, expected_answer: usize) -> usize {
+        match self {
+            Self::Auto | Self::Fastest => expected_answer,
+            Self::Npu | Self::Cpu | Self::Efficient => 1,
+        }
+    }
+
+    /// The lane that comes before the others.
+    fn preferred(self) -> Option<(LaneId, Rule)> {
+        match self {
+            Self::Auto | Self::Fastest => None,
+            Self::Npu => Some((LaneId::Npu, Rule::Preferred)),
+            Self::Cpu => Some((LaneId::Cpu, Rule::Preferred)),
+            Self::Efficient => Some((LaneId::Npu, Rule::Efficient)),
+        }
+    }
+}
 
 /// All that decides.
 #[derive(Debug, Clone, PartialEq)]
@@ -15,8 +80,11 @@ pub struct RoutingFacts<'a> {
     pub answer_tokens: usize,
     /// In the order in which they are preferred.
     pub lanes: &'a [LaneFacts<'a>],
+    pub policy: Policy,
     /// The user's override.
     pub requested: Option<LaneId>,
+    /// Lanes on a simulator may be chosen without being named.
+    pub emulation: bool,
 }
 
 /// What decides about one lane.
@@ -32,14 +100,19 @@ pub struct RoutingDecision {
     pub lane: LaneId,
     pub execution_provider: String,
     pub emulated: bool,
+    pub policy: Policy,
     pub rule: Rule,
     pub prompt_tokens: usize,
     /// The longest answer that was asked for.
     pub answer_tokens: usize,
+    /// What a lane had to have room for: the prompt, and as much of the answer as the policy wants.
+    pub needed_tokens: usize,
     pub context_limit: usize,
     /// An estimate: the prompt's new tokens at the prefill rate that this lane measured last; `None` before its first
     /// answer.
     pub predicted_ttft: Option<Duration>,
+    /// An estimate: the prompt's new tokens and the expected answer at the rates that this lane measured last.
+    pub predicted_total: Option<Duration>,
     pub rejected: Vec<Rejection>,
 }
 
@@ -49,9 +122,17 @@ pub enum Rule {
     Requested,
     /// The only lane that is ready.
     OnlyReady,
-    /// The first lane, in order of preference, whose context holds prompt and answer.
+    /// The first lane, in order of preference, whose context holds prompt and expected answer.
     FirstThatFits,
-    /// No lane holds prompt and answer: the one with the longest context answers, and old turns may be dropped.
+    /// The policy names the lane, and it holds the prompt.
+    Preferred,
+    /// The lane that is built to need the least power, and it holds the prompt.
+    Efficient,
+    /// The least predicted time.
+    Fastest,
+    /// It has not been measured yet, so that nothing can be predicted of it.
+    Unmeasured,
+    /// No lane holds what is needed: the one with the longest context answers, and old turns may be dropped.
     LongestContext,
 }
 
@@ -62,6 +143,10 @@ impl Rule {
             Self::Requested => "requested",
             Self::OnlyReady => "only_ready",
             Self::FirstThatFits => "first_that_fits",
+            Self::Preferred => "preferred",
+            Self::Efficient => "efficient",
+            Self::Fastest => "fastest",
+            Self::Unmeasured => "unmeasured",
             Self::LongestContext => "longest_context",
         }
     }
@@ -71,212 +156,167 @@ impl Rule {
             Self::Requested => "you asked for it",
             Self::OnlyReady => "the only lane ready",
             Self::FirstThatFits => "first that fits",
+            Self::Preferred => "the policy names it",
+            Self::Efficient => "built to need less power",
+            Self::Fastest => "least predicted time",
+            Self::Unmeasured => "to be measured once",
             Self::LongestContext => "longest context",
         }
     }
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Rejection {
     pub lane: LaneId,
+    /// For people.
     pub reason: String,
+    /// Tokens; 0 where there is no model for the lane.
+    pub context_limit: usize,
+    /// As `RoutingDecision::predicted_total`.
+    pub predicted_total: Option<Duration>,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum RouteError {
     #[error("the {lane} lane was asked for, but it is not ready: {reason}")]
     RequestedNotReady { lane: LaneId, reason: String },
     #[error("the {lane} lane was asked for, but this program has no such lane")]
     RequestedUnknown { lane: LaneId },
-    #[error("no lane is ready: {}", .0.iter().map(|r| format!("{}: {}", r.lane, r.reason)).collect::<Vec<_>>().join("; "))]
+    #[error(
+        "no lane is ready: {}; a lane that failed is tried again when it is asked for",
+        .0.iter().map(|r| format!("{}: {}", r.lane, r.reason)).collect::<Vec<_>>().join("; ")
+    )]
     NoneReady(Vec<Rejection>),
 }
 
 pub fn route(facts: &RoutingFacts<'_>) -> Result<RoutingDecision, RouteError> {
-    let needed = facts.prompt_tokens.saturating_add(facts.answer_tokens);
-    let ready: Vec<LaneFacts<'_>> =
-        facts.lanes.iter().copied().filter(|lane| lane.status.state == LaneState::Ready).collect();
-
-    let (chosen, rule) = if let Some(id) = facts.requested {
-        let lane =
-            facts.lanes.iter().find(|lane| lane.status.id == id).ok_or(RouteError::RequestedUnknown { lane: id })?;
-        if let Some(reason) = not_ready(lane.status) {
-            return Err(RouteError::RequestedNotReady { lane: id, reason });
-        }
-        (*lane, Rule::Requested)
-    } else if let [only] = ready[..] {
-        (only, Rule::OnlyReady)
-    } else if let Some(fits) = ready.iter().find(|lane| needed <= lane.status.context_limit) {
-        (*fits, Rule::FirstThatFits)
-    } else if let Some(longest) = ready.iter().rev().max_by_key(|lane| lane.status.context_limit) {
-        (*longest, Rule::LongestContext)
-    } else {
-        return Err(RouteError::NoneReady(rejections(facts, None, needed)));
+    let (chosen, rule) = match facts.requested {
+        Some(id) => (requested(facts, id)?, Rule::Requested),
+        None => choose(facts).ok_or_else(|| RouteError::NoneReady(rejections(facts, None)))?,
     };
-    let new_tokens = facts.prompt_tokens.saturating_sub(chosen.reusable_tokens);
-    let chosen = chosen.status;
-
+    let status = chosen.status;
     Ok(RoutingDecision {
-        lane: chosen.id,
-        execution_provider: chosen.execution_provider.clone(),
-        emulated: chosen.emulated,
+        lane: status.id,
+        execution_provider: status.execution_provider.clone(),
+        emulated: status.emulated,
+        policy: facts.policy,
         rule,
         prompt_tokens: facts.prompt_tokens,
         answer_tokens: facts.answer_tokens,
-        context_limit: chosen.context_limit,
-        predicted_ttft: chosen
-            .measured
-            .prefill
-            .filter(|rate| *rate > 0.0)
-            .map(|rate| Duration::from_secs_f64(new_tokens as f64 / rate)),
-        rejected: rejections(facts, Some((chosen.id, rule)), needed),
+        needed_tokens: facts.needed(),
+        context_limit: status.context_limit,
+        predicted_ttft: facts.predicted_ttft(chosen),
+        predicted_total: facts.predicted_total(chosen),
+        rejected: rejections(facts, Some((chosen, rule))),
     })
 }
 
-fn not_ready(lane: &LaneStatus) -> Option<String> {
-    match &lane.state {
-        LaneState::Ready => None,
-        LaneState::Absent { reason } => Some(reason.clone()),
-        LaneState::Failed { reason } => Some(format!("failed: {reason}")),
+/// A lane that was named may be loading, which is waited for, or broken, which is tried again.
+fn requested<'a>(facts: &RoutingFacts<'a>, id: LaneId) -> Result<LaneFacts<'a>, RouteError> {
+    let lane = facts.lanes.iter().find(|lane| lane.status.id == id).ok_or(RouteError::RequestedUnknown { lane: id })?;
+    match &lane.status.state {
+        LaneState::Absent { reason } => Err(RouteError::RequestedNotReady { lane: id, reason: reason.clone() }),
+        LaneState::Ready | LaneState::Loading { .. } | LaneState::Failed { .. } => Ok(*lane),
     }
 }
 
-fn rejections(facts: &RoutingFacts<'_>, chosen: Option<(LaneId, Rule)>, needed: usize) -> Vec<Rejection> {
-    facts
-        .lanes
-        .iter()
-        .map(|lane| lane.status)
-        .filter(|lane| chosen.is_none_or(|(id, _)| id != lane.id))
+fn choose<'a>(facts: &RoutingFacts<'a>) -> Option<(LaneFacts<'a>, Rule)> {
+    let usable: Vec<_> = facts.lanes.iter().copied().filter(|lane| facts.hindrance(lane.status).is_none()).collect();
+    if let [only] = usable[..] {
+        return Some((only, Rule::OnlyReady));
+    }
+    let fitting: Vec<_> = usable.iter().copied().filter(|lane| facts.needed() <= lane.status.context_limit).collect();
+    let preferred = facts.policy.preferred().and_then(|(id, rule)| {
+        let lane = fitting.iter().find(|lane| lane.status.id == id)?;
+        Some((*lane, rule))
+    });
+    let fastest = || if facts.policy == Policy::Fastest { fastest(facts, &fitting) } else { None };
+    preferred.or_else(fastest).or_else(|| fitting.first().map(|lane| (*lane, Rule::FirstThatFits))).or_else(|| {
+        // The first of the longest.
+        let longest = usable.iter().rev().max_by_key(|lane| lane.status.context_limit)?;
+        Some((*longest, Rule::LongestContext))
+    })
+}
+
+/// The first lane of which nothing can be predicted, so that it is known next time; else the least predicted time.
+fn fastest<'a>(facts: &RoutingFacts<'_>, fitting: &[LaneFacts<'a>]) -> Option<(LaneFacts<'a>, Rule)> {
+    if let [only] = fitting {
+        return Some((*only, Rule::FirstThatFits));
+    }
+    if let Some(unmeasured) = fitting.iter().find(|lane| facts.predicted_total(**lane).is_none()) {
+        return Some((*unmeasured, Rule::Unmeasured));
+    }
+    fitting.iter().min_by_key(|lane| facts.predicted_total(**lane)).map(|lane| (*lane, Rule::Fastest))
+}
+
+impl RoutingFacts<'_> {
+    fn expected_answer(&self) -> usize {
+        self.answer_tokens.min(EXPECTED_ANSWER)
+    }
+
+    fn needed(&self) -> usize {
+        self.prompt_tokens.saturating_add(self.policy.room(self.expected_answer()))
+    }
+
+    /// Why a lane cannot be chosen, whatever fits.
+    fn hindrance(&self, lane: &LaneStatus) -> Option<String> {
+        let emulated = || (lane.emulated && !self.emulation).then(|| "emulated, which must be asked for".to_string());
+        lane.state.hindrance().or_else(emulated)
+    }
+
+    fn predicted_ttft(&self, lane: LaneFacts<'_>) -> Option<Duration> {
+        let new_tokens = self.prompt_tokens.saturating_sub(lane.reusable_tokens);
+        seconds(new_tokens, lane.status.measured.prefill)
+    }
+
+    /// Where no prompt was long enough to measure prefill, its tokens count as decoded ones, which take longer.
+    fn predicted_total(&self, lane: LaneFacts<'_>) -> Option<Duration> {
+        let rates = lane.status.measured;
+        let new_tokens = self.prompt_tokens.saturating_sub(lane.reusable_tokens);
+        let prefill = seconds(new_tokens, rates.prefill.or(rates.decode))?;
+        Some(prefill + seconds(self.expected_answer(), rates.decode)?)
+    }
+}
+
+/// How long so many tokens take at this rate.
+fn seconds(tokens: usize, tokens_per_second: Option<f64>) -> Option<Duration> {
+    let rate = tokens_per_second.filter(|rate| *rate > 0.0)?;
+    Duration::try_from_secs_f64(tokens as f64 / rate).ok()
+}
+
+fn rejections(facts: &RoutingFacts<'_>, chosen: Option<(LaneFacts<'_>, Rule)>) -> Vec<Rejection> {
+    let others = facts.lanes.iter().filter(|lane| chosen.is_none_or(|(chosen, _)| chosen.status.id != lane.status.id));
+    others
         .map(|lane| Rejection {
-            lane: lane.id,
-            reason: not_ready(lane).unwrap_or_else(|| match chosen {
-                Some((id, Rule::Requested)) => format!("you asked for {id}"),
-                _ if needed > lane.context_limit => format!("{needed} tokens, context of {}", lane.context_limit),
-                Some((id, _)) => format!("{id} comes first"),
-                None => "not chosen".to_string(),
-            }),
+            lane: lane.status.id,
+            reason: rejection(facts, *lane, chosen),
+            context_limit: lane.status.context_limit,
+            predicted_total: facts.predicted_total(*lane),
         })
         .collect()
 }
 
-#[cfg(test)]
-mod tests {
-    use pretty_assertions::assert_eq;
-
-    use super::super::lane::MeasuredRates;
-    use super::*;
-
-    fn lane(id: LaneId, context_limit: usize, state: LaneState) -> LaneStatus {
-        LaneStatus {
-            id,
-            execution_provider: format!("{id} provider"),
-            device: None,
-            emulated: false,
-            state,
-            context_limit,
-            threads: None,
-            placement: None,
-            measured: MeasuredRates::default(),
+fn rejection(facts: &RoutingFacts<'_>, lane: LaneFacts<'_>, chosen: Option<(LaneFacts<'_>, Rule)>) -> String {
+    if let Some(reason) = facts.hindrance(lane.status) {
+        return reason;
+    }
+    let Some((chosen, rule)) = chosen else { return "not chosen".to_string() };
+    let id = chosen.status.id;
+    if rule == Rule::Requested {
+        return format!("you asked for {id}");
+    }
+    if facts.needed() > lane.status.context_limit {
+        return format!("{} tokens, context of {}", facts.needed(), lane.status.context_limit);
+    }
+    match (rule, facts.predicted_total(lane), facts.predicted_total(chosen)) {
+        (Rule::Fastest, Some(slower), Some(faster)) => {
+            format!("est. {:.1} s, {id} {:.1} s", slower.as_secs_f64(), faster.as_secs_f64())
         }
-    }
-
-    fn facts(lanes: &[LaneStatus], reusable_tokens: usize) -> Vec<LaneFacts<'_>> {
-        lanes.iter().map(|status| LaneFacts { status, reusable_tokens }).collect()
-    }
-
-    fn absent() -> LaneState {
-        LaneState::Absent { reason: "no NPU found".into() }
-    }
-
-    fn failed() -> LaneState {
-        LaneState::Failed { reason: "it hung".into() }
-    }
-
-    fn decide(
-        lanes: &[LaneStatus],
-        prompt_tokens: usize,
-        requested: Option<LaneId>,
-    ) -> Result<(LaneId, Rule, Vec<String>), RouteError> {
-        let lanes = facts(lanes, 0);
-        route(&RoutingFacts { prompt_tokens, answer_tokens: 100, lanes: &lanes, requested }).map(|decision| {
-            let rejected = decision.rejected.into_iter().map(|r| format!("{}: {}", r.lane, r.reason)).collect();
-            (decision.lane, decision.rule, rejected)
-        })
-    }
-
-    fn rejected(text: &str) -> Vec<String> {
-        vec![text.to_string()]
-    }
-
-    #[test]
-    fn decisions() {
-        use LaneId::{Cpu, Npu};
-        use LaneState::Ready;
-        let two = |npu: LaneState, cpu: LaneState| [lane(Npu, 512, npu), lane(Cpu, 8192, cpu)];
-        type Expected = (LaneId, Rule, Vec<String>);
-        type Case = (&'static str, [LaneStatus; 2], usize, Option<LaneId>, Expected);
-        let cases: Vec<Case> = vec![
-            (
-                "only one is ready",
-                two(absent(), Ready),
-                50,
-                None,
-                (Cpu, Rule::OnlyReady, rejected("npu: no NPU found")),
-            ),
-            ("short", two(Ready, Ready), 412, None, (Npu, Rule::FirstThatFits, rejected("cpu: npu comes first"))),
-            (
-                "one token too many",
-                two(Ready, Ready),
-                413,
-                None,
-                (Cpu, Rule::FirstThatFits, rejected("npu: 513 tokens, context of 512")),
-            ),
-            (
-                "too long for all",
-                two(Ready, Ready),
-                9000,
-                None,
-                (Cpu, Rule::LongestContext, rejected("npu: 9100 tokens, context of 512")),
-            ),
-            ("asked for", two(Ready, Ready), 50, Some(Cpu), (Cpu, Rule::Requested, rejected("npu: you asked for cpu"))),
-            (
-                "the other broke",
-                two(failed(), Ready),
-                50,
-                None,
-                (Cpu, Rule::OnlyReady, rejected("npu: failed: it hung")),
-            ),
-        ];
-        for (name, lanes, prompt_tokens, requested, expected) in cases {
-            assert_eq!(decide(&lanes, prompt_tokens, requested), Ok(expected), "{name}");
-        }
-    }
-
-    #[test]
-    fn a_lane_that_is_not_ready_is_never_taken_silently() {
-        let lanes = [lane(LaneId::Npu, 0, absent()), lane(LaneId::Cpu, 8192, LaneState::Ready)];
-        let error = decide(&lanes, 50, Some(LaneId::Npu)).unwrap_err();
-        assert_eq!(error.to_string(), "the npu lane was asked for, but it is not ready: no NPU found");
-    }
-
-    #[test]
-    fn no_lane_at_all_says_why_for_each() {
-        let lanes = [lane(LaneId::Npu, 0, absent()), lane(LaneId::Cpu, 0, failed())];
-        let error = decide(&lanes, 50, None).unwrap_err().to_string();
-        assert_eq!(error, "no lane is ready: npu: no NPU found; cpu: failed: it hung");
-    }
-
-    #[test]
-    fn the_prediction_is_of_the_new_tokens_at_the_measured_rate() {
-        let mut cpu = lane(LaneId::Cpu, 8192, LaneState::Ready);
-        let predict = |lane: &LaneStatus, reusable_tokens| {
-            let lanes = facts(std::slice::from_ref(lane), reusable_tokens);
-            let facts = RoutingFacts { prompt_tokens: 300, answer_tokens: 10, lanes: &lanes, requested: None };
-            route(&facts).unwrap().predicted_ttft
-        };
-        assert_eq!(predict(&cpu, 0), None);
-        cpu.measured.prefill = Some(600.0);
-        assert_eq!(predict(&cpu, 0), Some(Duration::from_millis(500)));
-        assert_eq!(predict(&cpu, 240), Some(Duration::from_millis(100)));
+        (Rule::Unmeasured, _, _) => format!("{id} is measured first"),
+        _ => format!("{id} comes first"),
     }
 }
+
+#[cfg(test)]
+#[path = "route_tests.rs"]
+mod tests;

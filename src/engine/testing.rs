@@ -4,6 +4,13 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use std::time::Instant;
+
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+
+use super::event::GenerationEvent;
+use super::job::{Job, Request};
+use super::request::Sampling;
 use crate::decoder::{DecodeError, Decoder};
 use crate::model::ModelFolder;
 
@@ -37,6 +44,31 @@ pub fn byte_model(folder: &Path) -> ModelFolder {
     ModelFolder::open(folder).unwrap()
 }
 
+/// A greedy request for these bytes as a prompt, and where its events come out.
+pub fn job(prompt: &str, max_tokens: usize, stop: &[&str]) -> (Job, UnboundedReceiver<GenerationEvent>) {
+    job_with(prompt, max_tokens, stop, Sampling::GREEDY, false)
+}
+
+pub fn job_with(
+    prompt: &str,
+    max_tokens: usize,
+    stop: &[&str],
+    sampling: Sampling,
+    pinned: bool,
+) -> (Job, UnboundedReceiver<GenerationEvent>) {
+    let (events, received) = unbounded_channel();
+    let job = Job::new(Request {
+        prompt: prompt.bytes().map(u32::from).collect(),
+        sampling,
+        max_tokens,
+        stop: stop.iter().map(|stop| stop.to_string()).collect(),
+        pinned,
+        submitted: Instant::now(),
+        events,
+    });
+    (job, received)
+}
+
 /// GPT-2's printable stand-in for a byte (`bytes_to_unicode` in its encoder).
 fn byte_symbol(byte: u8) -> char {
     let printable = |b: u8| matches!(b, b'!'..=b'~' | 0xa1..=0xac | 0xae..=0xff);
@@ -53,6 +85,13 @@ pub struct ScriptedDecoder {
     pub context: usize,
     /// Fails at this pass, counted from 0.
     pub fault_at: Option<usize>,
+    /// `Decoder::prefill_chunk` and `Decoder::shortest_prefill`.
+    pub chunk: usize,
+    pub shortest: usize,
+    /// Gives no finite logit at this pass.
+    pub nan_at: Option<usize>,
+    /// Refuses a token at this pass.
+    pub unknown_at: Option<usize>,
     /// Panics at this pass.
     pub panic_at: Option<usize>,
     /// Tokens of each pass so far, shared so that a test can look at it.
@@ -70,6 +109,10 @@ impl ScriptedDecoder {
             context,
             fault_at: None,
             panic_at: None,
+            nan_at: None,
+            unknown_at: None,
+            chunk: 128,
+            shortest: 2,
             passes: Arc::default(),
             lengths: Vec::new(),
             position: 0,
@@ -82,6 +125,14 @@ impl ScriptedDecoder {
 impl Decoder for ScriptedDecoder {
     fn context_limit(&self) -> usize {
         self.context
+    }
+
+    fn prefill_chunk(&self) -> usize {
+        self.chunk
+    }
+
+    fn shortest_prefill(&self) -> usize {
+        self.shortest
     }
 
     fn position(&self) -> usize {
@@ -99,6 +150,9 @@ impl Decoder for ScriptedDecoder {
             return Err(DecodeError::Run("injected fault".into()));
         }
         assert!(self.panic_at != Some(pass), "injected panic");
+        if self.unknown_at == Some(pass) {
+            return Err(DecodeError::UnknownToken { token: 999, vocabulary: VOCABULARY });
+        }
         self.lengths.push(tokens.len());
         self.position += tokens.len();
         // A pass of one token is decode; longer ones are the prompt's.
@@ -106,6 +160,76 @@ impl Decoder for ScriptedDecoder {
         let next = self.script.get(self.given).copied().unwrap_or(END);
         self.logits = vec![0.0; VOCABULARY];
         self.logits[next as usize] = 1.0;
+        if self.nan_at == Some(pass) {
+            self.logits.fill(f32::NAN);
+        }
+        Ok(())
+    }
+
+    fn logits(&self) -> &[f32] {
+        &self.logits
+    }
+}
+
+/// Gives a next token that depends on every token before it, and not on how they came: an answer that lost or repeated one
+/// would go on differently. Answers never end by themselves.
+pub struct SequenceDecoder {
+    context: usize,
+    tokens: Vec<u32>,
+    logits: Vec<f32>,
+    fault: Fault,
+}
+
+/// When a `SequenceDecoder` breaks: in the pass that would hold so many tokens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fault {
+    Never,
+    Error(usize),
+    Panic(usize),
+    Hang(usize),
+}
+
+impl SequenceDecoder {
+    pub fn new(context: usize, fault: Fault) -> Self {
+        Self { context, tokens: Vec::new(), logits: Vec::new(), fault }
+    }
+}
+
+impl Decoder for SequenceDecoder {
+    fn context_limit(&self) -> usize {
+        self.context
+    }
+
+    fn prefill_chunk(&self) -> usize {
+        8
+    }
+
+    fn position(&self) -> usize {
+        self.tokens.len()
+    }
+
+    fn rewind(&mut self, position: usize) {
+        self.tokens.truncate(position);
+    }
+
+    fn forward(&mut self, tokens: &[u32]) -> Result<(), DecodeError> {
+        let (before, after) = (self.tokens.len(), self.tokens.len() + tokens.len());
+        assert!(after <= self.context, "{after} tokens in a context of {}", self.context);
+        let now = |at: usize| (before + 1..=after).contains(&at);
+        match self.fault {
+            Fault::Error(at) if now(at) => return Err(DecodeError::Run("injected fault".into())),
+            Fault::Panic(at) if now(at) => panic!("injected panic"),
+            Fault::Hang(at) if now(at) => loop {
+                std::thread::park();
+            },
+            _ => {}
+        }
+        self.tokens.extend_from_slice(tokens);
+        // FNV-1a over the tokens, then one more step for each entry of the vocabulary.
+        let step = |hash: u64, token: u32| (hash ^ u64::from(token)).wrapping_mul(0x100_0000_01b3);
+        let hash = self.tokens.iter().fold(0xcbf2_9ce4_8422_2325, |hash, token| step(hash, *token));
+        self.logits = (0..VOCABULARY as u32).map(|entry| (step(step(hash, entry), 7) >> 40) as f32 / 2e6).collect();
+        self.logits[END as usize] = -100.0;
         Ok(())
     }
 

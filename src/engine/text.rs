@@ -3,8 +3,8 @@
 use crate::model::{Tokenizer, TokenizerError};
 
 /// Turns tokens into text piece by piece. A token may end inside of a character; its text then waits for the next one.
-pub struct Detokenizer<'a> {
-    tokenizer: &'a Tokenizer,
+#[derive(Default)]
+pub struct Detokenizer {
     tokens: Vec<u32>,
     /// Where decoding starts: some tokenizers write a token differently at the start of a text, so the piece before the
     /// new one is decoded again with it.
@@ -13,15 +13,11 @@ pub struct Detokenizer<'a> {
     given: usize,
 }
 
-impl<'a> Detokenizer<'a> {
-    pub fn new(tokenizer: &'a Tokenizer) -> Self {
-        Self { tokenizer, tokens: Vec::new(), start: 0, given: 0 }
-    }
-
+impl Detokenizer {
     /// The text that this token completes; empty while a character is incomplete.
-    pub fn push(&mut self, token: u32) -> Result<String, TokenizerError> {
+    pub fn push(&mut self, tokenizer: &Tokenizer, token: u32) -> Result<String, TokenizerError> {
         self.tokens.push(token);
-        let text = self.pending()?;
+        let text = self.pending(tokenizer)?;
         if text.ends_with(char::REPLACEMENT_CHARACTER) {
             return Ok(String::new());
         }
@@ -30,19 +26,24 @@ impl<'a> Detokenizer<'a> {
         Ok(text)
     }
 
+    /// All tokens so far.
+    pub fn tokens(&self) -> &[u32] {
+        &self.tokens
+    }
+
     /// What was still incomplete when the answer ended, with U+FFFD for its broken bytes.
-    pub fn finish(&mut self) -> Result<String, TokenizerError> {
-        let text = self.pending()?;
+    pub fn finish(&mut self, tokenizer: &Tokenizer) -> Result<String, TokenizerError> {
+        let text = self.pending(tokenizer)?;
         self.given = self.tokens.len();
         Ok(text)
     }
 
-    fn pending(&self) -> Result<String, TokenizerError> {
+    fn pending(&self, tokenizer: &Tokenizer) -> Result<String, TokenizerError> {
         if self.given == self.tokens.len() {
             return Ok(String::new());
         }
-        let before = self.tokenizer.decode(&self.tokens[self.start..self.given])?;
-        let with = self.tokenizer.decode(&self.tokens[self.start..])?;
+        let before = tokenizer.decode(&self.tokens[self.start..self.given])?;
+        let with = tokenizer.decode(&self.tokens[self.start..])?;
         Ok(with.get(before.len()..).unwrap_or_default().to_string())
     }
 }

@@ -3,10 +3,12 @@
 //! What a session computes is the decoder's business; which library file to load is found by `provision`.
 
 mod c_api;
+mod child;
 mod devices;
 mod log;
 mod placement;
 mod plugins;
+mod probe;
 mod qnn;
 
 use std::path::{Path, PathBuf};
@@ -16,9 +18,11 @@ use ort::environment::Environment;
 use ort::session::Session;
 
 pub use c_api::run_bound;
+pub use child::ChildError;
 pub use devices::{CPU_PROVIDER, DeviceKind, DeviceListing};
 pub use log::LogSink;
 pub use placement::{AssignedNode, Placement, placement};
+pub use probe::{ProbeRequest, Probed, ProbedPlugin, probe, serve_probe};
 pub use qnn::{
     CompileError, CompileReport, CompileRequest, ContextError, NpuAbsence, QNN_PROVIDER, QnnDevice, SdkVersion,
     compile_in_child, serve_compile,

@@ -1,6 +1,7 @@
 //! Placement proof: on which execution provider ONNX Runtime put each node of a session's graph.
 
 use ort::session::Session;
+use serde::{Deserialize, Serialize};
 
 use super::c_api;
 pub use super::c_api::AssignedNode;
@@ -9,7 +10,7 @@ pub use super::c_api::AssignedNode;
 pub(super) const RECORD_KEY: &str = "session.record_ep_graph_assignment_info";
 
 /// How many nodes run on which execution provider, most nodes first.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Placement {
     pub nodes_by_provider: Vec<(String, usize)>,
 }

@@ -23,9 +23,13 @@ use std::ops::ControlFlow;
 use std::path::PathBuf;
 
 pub use error::{Fault, ProvisionError};
-pub use find::{FoundLibrary, LIBRARY_VARIABLE, LibraryOrigin, NamedLibraryError, ObtainError, obtain_onnx_runtime};
+pub use find::{
+    FoundLibrary, LIBRARY_VARIABLE, LibraryOrigin, NamedLibraryError, ObtainError, find_onnx_runtime,
+    obtain_onnx_runtime,
+};
 use install::{Artifact, Installed, Layout};
 pub use pins::ONNX_RUNTIME_VERSION;
+pub(crate) use platform::own_group;
 pub use qnn::{
     FoundPlugin, PLUGIN_FILES, QNN_LICENCE, QNN_PLUGIN_VERSION, QnnPlugin, ensure_qnn_plugin, find_qnn_plugin,
     obtain_qnn_plugin, qnn_plugin_exists,

@@ -4,7 +4,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::engine::{Finished, GenerationEvent, LaneId, PrefillProgress, RoutingDecision};
+use crate::engine::{Finished, GenerationEvent, LaneChange, LaneId, PrefillProgress, RoutingDecision};
 use crate::telemetry::latency::tokens_per_second;
 
 #[derive(Debug, Clone)]
@@ -15,6 +15,8 @@ pub struct Answer {
     pub decision: Option<RoutingDecision>,
     pub lane: Option<LaneId>,
     pub prefill: Option<PrefillProgress>,
+    /// The last change of the lane.
+    pub change: Option<LaneChange>,
     pub tokens: usize,
     first_token: Option<Instant>,
     last_token: Option<Instant>,
@@ -41,6 +43,7 @@ impl Answer {
             decision: None,
             lane: None,
             prefill: None,
+            change: None,
             tokens: 0,
             first_token: None,
             last_token: None,
@@ -68,7 +71,10 @@ impl Answer {
             }
             // The conversation tells of these.
             GenerationEvent::ContextTrimmed(_) | GenerationEvent::TrailingText(_) => {}
-            GenerationEvent::LaneChanged { to, .. } => self.lane = Some(*to),
+            GenerationEvent::LaneChanged(change) => {
+                self.lane = Some(change.to);
+                self.change = Some(change.clone());
+            }
             GenerationEvent::Finished(finished) => {
                 self.finished = Some(finished.clone());
                 self.over = true;
@@ -79,6 +85,8 @@ impl Answer {
     pub fn phase(&self) -> Phase {
         if self.over {
             Phase::Over
+        } else if self.prefill.is_some_and(|prefill| prefill.done < prefill.total) {
+            Phase::Prefill
         } else if self.tokens > 0 {
             Phase::Decode
         } else if self.prefill.is_some() {
@@ -118,9 +126,12 @@ impl Answer {
 
     /// Tokens in the context now, and how many it can hold.
     pub fn context(&self) -> Option<(usize, usize)> {
-        let limit = self.decision.as_ref()?.context_limit;
+        let decided = self.decision.as_ref()?.context_limit;
+        let limit = self.change.as_ref().map_or(decided, |change| change.context_limit);
+        // After a change of the lane, the answer before it is part of what is run again.
+        let since = self.tokens - self.change.as_ref().map_or(0, |change| change.after_tokens.min(self.tokens));
         // What is computed is what the cache holds; the last token of a full context has no place in it.
-        Some(((self.prefill?.done + self.tokens).min(limit), limit))
+        Some(((self.prefill?.done + since).min(limit), limit))
     }
 }
 
@@ -142,6 +153,29 @@ mod tests {
         assert_eq!(answer.latencies(), [Duration::from_millis(10); 3]);
         assert!((answer.tokens_per_second().unwrap() - 100.0).abs() < 1e-9);
         assert_eq!(answer.phase(), Phase::Decode);
+    }
+
+    #[test]
+    fn another_lane_runs_the_answer_so_far_again() {
+        let mut answer = Answer::new(0, Instant::now());
+        answer.note(&GenerationEvent::Routed(RoutingDecision { context_limit: 8, ..decision() }));
+        answer.note(&GenerationEvent::PrefillProgress(PrefillProgress { done: 6, total: 6, reused: 0 }));
+        let token = |lane| GenerationEvent::Token(Token { text: "x".into(), id: 1, at: Instant::now(), lane });
+        answer.note(&token(LaneId::Npu));
+        answer.note(&token(LaneId::Npu));
+        answer.note(&GenerationEvent::LaneChanged(LaneChange {
+            from: LaneId::Npu,
+            to: LaneId::Cpu,
+            after_tokens: 2,
+            context_limit: 100,
+            emulated: false,
+            reason: "the context of 8 is full".into(),
+        }));
+        answer.note(&GenerationEvent::PrefillProgress(PrefillProgress { done: 4, total: 8, reused: 4 }));
+        assert_eq!((answer.phase(), answer.context()), (Phase::Prefill, Some((4, 100))));
+        answer.note(&GenerationEvent::PrefillProgress(PrefillProgress { done: 8, total: 8, reused: 4 }));
+        answer.note(&token(LaneId::Cpu));
+        assert_eq!((answer.phase(), answer.context()), (Phase::Decode, Some((9, 100))));
     }
 
     #[test]

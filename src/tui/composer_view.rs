@@ -39,13 +39,17 @@ pub fn draw(state: &mut State, skin: &Skin, area: Rect, buffer: &mut Buffer) -> 
     Some(Position::new(x, area.y + (row - first) as u16))
 }
 
-fn placeholder(state: &State) -> &'static str {
-    match state.engine {
+fn placeholder(state: &State) -> String {
+    if let (EngineState::Ready(_), Some(lane), false) = (&state.engine, state.settings.lane, state.busy()) {
+        return format!("Message to {lane}; /auto lets ortalk choose");
+    }
+    let text = match state.engine {
         EngineState::Loading { .. } => "Type while the model loads",
         EngineState::Failed(_) => "Ctrl-C twice, or /quit, to leave",
         EngineState::Ready(_) if state.busy() => "Type while it answers; Esc cancels",
         EngineState::Ready(_) => "Message",
-    }
+    };
+    text.to_string()
 }
 
 pub fn draw_queue(state: &State, skin: &Skin, area: Rect, buffer: &mut Buffer) {

@@ -46,7 +46,16 @@ pub struct Block {
     /// As it is shown.
     shown: String,
     sanitizer: Sanitizer,
+    /// Remarks of ortalk's within an answer, in the order of their places; the model never sees them.
+    marks: Vec<Mark>,
     wrapped: Wrapped,
+}
+
+#[derive(Debug, Clone)]
+struct Mark {
+    /// Of `shown`.
+    at: usize,
+    text: String,
 }
 
 #[derive(Debug, Clone, Default)]
@@ -55,7 +64,16 @@ struct Wrapped {
     /// How much of `shown` was wrapped.
     length: usize,
     lines: Vec<wrap::Line>,
+    marks: Vec<MarkRow>,
     ending: Vec<wrap::Line>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct MarkRow {
+    /// It stands before this line of the text.
+    before: usize,
+    mark: usize,
+    line: wrap::Line,
 }
 
 /// One row of a block.
@@ -63,6 +81,8 @@ struct Wrapped {
 pub enum Row {
     Header,
     Text(wrap::Line),
+    /// A piece of the remark with this number.
+    Mark(usize, wrap::Line),
     Ending(wrap::Line),
     Gap,
 }
@@ -74,6 +94,7 @@ impl Block {
             raw: String::new(),
             shown: String::new(),
             sanitizer: Sanitizer::default(),
+            marks: Vec::new(),
             wrapped: Wrapped::default(),
         };
         block.push(text);
@@ -87,6 +108,10 @@ impl Block {
 
     pub fn shown(&self) -> &str {
         &self.shown
+    }
+
+    pub fn mark(&self, number: usize) -> &str {
+        self.marks.get(number).map_or("", |mark| &mark.text)
     }
 
     fn header_rows(&self) -> usize {
@@ -105,6 +130,15 @@ impl Block {
             wrapped.lines.truncate(wrapped.lines.partition_point(|line| line.start < paragraph));
             wrap::wrap_from(&self.shown, paragraph, columns, &mut wrapped.lines);
             wrapped.length = self.shown.len();
+            wrapped.marks.clear();
+        }
+        if wrapped.marks.is_empty() {
+            for (number, mark) in self.marks.iter().enumerate() {
+                // Below the line that it falls into: a remark does not break a sentence.
+                let before = wrapped.lines.partition_point(|line| line.start < mark.at);
+                let lines = wrap::wrap(&mark.text, columns.saturating_sub(2).max(1)).into_iter();
+                wrapped.marks.extend(lines.map(|line| MarkRow { before, mark: number, line }));
+            }
         }
         if let Kind::Answer(AnswerHeader { ending: Some((_, text)), .. }) = &self.kind
             && wrapped.ending.is_empty()
@@ -118,16 +152,33 @@ impl Block {
         if self.shown.is_empty() && !self.wrapped.ending.is_empty() { 0 } else { self.wrapped.lines.len() }
     }
 
+    /// Text and remarks.
+    fn body_rows(&self) -> usize {
+        self.text_rows() + self.wrapped.marks.len()
+    }
+
+    fn body_row(&self, index: usize) -> Row {
+        let mut above = 0;
+        for mark in &self.wrapped.marks {
+            let at = mark.before.min(self.text_rows()) + above;
+            if at == index {
+                return Row::Mark(mark.mark, mark.line);
+            }
+            above += usize::from(at < index);
+        }
+        Row::Text(self.wrapped.lines[index - above])
+    }
+
     fn rows(&self) -> usize {
-        self.header_rows() + self.text_rows() + self.wrapped.ending.len() + 1
+        self.header_rows() + self.body_rows() + self.wrapped.ending.len() + 1
     }
 
     fn row(&self, index: usize) -> Row {
         let Some(index) = index.checked_sub(self.header_rows()) else { return Row::Header };
-        if index < self.text_rows() {
-            return Row::Text(self.wrapped.lines[index]);
+        if index < self.body_rows() {
+            return self.body_row(index);
         }
-        self.wrapped.ending.get(index - self.text_rows()).map_or(Row::Gap, |line| Row::Ending(*line))
+        self.wrapped.ending.get(index - self.body_rows()).map_or(Row::Gap, |line| Row::Ending(*line))
     }
 
     fn row_of(&self, place: Place) -> usize {
@@ -135,9 +186,15 @@ impl Block {
             Place::Header => 0,
             Place::Text(offset) => {
                 let line = self.wrapped.lines.partition_point(|line| line.start <= offset).saturating_sub(1);
-                self.header_rows() + line.min(self.text_rows().saturating_sub(1))
+                let line = line.min(self.text_rows().saturating_sub(1));
+                let marks = self.wrapped.marks.iter().filter(|mark| mark.before <= line).count();
+                self.header_rows() + line + marks
             }
-            Place::Ending(index) => self.header_rows() + self.text_rows() + index.min(self.wrapped.ending.len()),
+            Place::Mark(number) => {
+                let row = self.wrapped.marks.get(number).map_or(0, |mark| mark.before.min(self.text_rows()));
+                self.header_rows() + row + number.min(self.wrapped.marks.len())
+            }
+            Place::Ending(index) => self.header_rows() + self.body_rows() + index.min(self.wrapped.ending.len()),
         }
     }
 
@@ -145,7 +202,12 @@ impl Block {
         match self.row(index) {
             Row::Header => Place::Header,
             Row::Text(line) => Place::Text(line.start),
-            Row::Ending(_) | Row::Gap => Place::Ending(index - self.header_rows() - self.text_rows()),
+            Row::Mark(..) => {
+                let row = index - self.header_rows();
+                let above = (0..row).filter(|row| matches!(self.body_row(*row), Row::Mark(..))).count();
+                Place::Mark(above)
+            }
+            Row::Ending(_) | Row::Gap => Place::Ending(index - self.header_rows() - self.body_rows()),
         }
     }
 }
@@ -154,6 +216,8 @@ impl Block {
 enum Place {
     Header,
     Text(usize),
+    /// A row of the remarks.
+    Mark(usize),
     Ending(usize),
 }
 
@@ -219,6 +283,14 @@ impl Conversation {
     pub fn append(&mut self, block: usize, text: &str) {
         if let Some(block) = self.blocks.get_mut(block) {
             block.push(text);
+        }
+    }
+
+    /// Remarks on what comes next in an answer.
+    pub fn add_mark(&mut self, block: usize, text: String) {
+        if let Some(block) = self.blocks.get_mut(block) {
+            block.marks.push(Mark { at: block.shown.len(), text });
+            block.wrapped.marks.clear();
         }
     }
 

@@ -11,6 +11,7 @@ fn rows(conversation: &Conversation) -> Vec<String> {
             match row {
                 Row::Header => "#".to_string(),
                 Row::Text(line) => block.shown()[line.start..line.end].to_string(),
+                Row::Mark(number, line) => format!("~{}", &block.mark(number)[line.start..line.end]),
                 Row::Ending(_) => "!".to_string(),
                 Row::Gap => String::new(),
             }
@@ -111,5 +112,52 @@ proptest! {
         whole.add(Kind::Answer(AnswerHeader::default()), &pieces.concat());
         whole.lay_out(columns, 1000);
         prop_assert_eq!(rows(&grown), rows(&whole));
+    }
+}
+
+#[test]
+fn a_remark_stands_below_the_line_that_it_falls_into() {
+    let mut c = Conversation::default();
+    c.add(Kind::Answer(AnswerHeader::default()), "five six sev");
+    c.add_mark(0, "a remark".into());
+    c.append(0, "en eight");
+    c.lay_out(10, 10);
+    assert_eq!(rows(&c), ["#", "five six", "seven", "~a remark", "eight", ""]);
+    c.add_mark(0, "one more here".into());
+    c.lay_out(10, 10);
+    assert_eq!(rows(&c), ["#", "five six", "seven", "~a remark", "eight", "~one more", "~here", ""]);
+    assert_eq!(c.messages()[0].content, "five six seven eight");
+    // Another width moves it with its line.
+    c.lay_out(40, 10);
+    assert_eq!(rows(&c), ["#", "five six seven eight", "~a remark", "~one more here", ""]);
+}
+
+#[test]
+fn a_remark_before_the_first_word_stands_first() {
+    let mut c = Conversation::default();
+    c.add(Kind::Answer(AnswerHeader::default()), "");
+    c.add_mark(0, "a remark".into());
+    c.append(0, "text");
+    c.lay_out(20, 10);
+    assert_eq!(rows(&c), ["#", "~a remark", "text", ""]);
+    c.header_mut(0).unwrap().ending = Some((Level::Warning, "ended".into()));
+    c.lay_out(20, 10);
+    assert_eq!(rows(&c), ["#", "~a remark", "text", "!", ""]);
+}
+
+#[test]
+fn a_reader_keeps_the_place_among_remarks() {
+    let mut c = Conversation::default();
+    c.add(Kind::Answer(AnswerHeader::default()), "one two three four five six");
+    c.add_mark(0, "first second third".into());
+    c.append(0, " seven eight nine ten");
+    c.lay_out(8, 2);
+    for top in 0..c.total_rows() - 2 {
+        c.scroll_to(top);
+        assert_eq!(c.top_row(), top);
+        let before = rows(&c);
+        c.append(0, " more");
+        c.lay_out(8, 2);
+        assert_eq!(rows(&c), before, "{top}");
     }
 }

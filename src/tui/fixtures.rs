@@ -5,8 +5,9 @@ use std::time::{Duration, Instant};
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
 use crate::engine::{
-    AnswerSettings, EngineSnapshot, FinishReason, Finished, GenerationEvent, LaneId, LaneState, LaneStatus,
-    MeasuredRates, Placement, PrefillProgress, Rejection, RoutingDecision, Rule, Sampling, Timings, Token, Usage,
+    AnswerSettings, EngineSnapshot, FinishReason, Finished, GenerationEvent, GraphPlacement, LaneChange, LaneId,
+    LaneState, LaneStatus, MeasuredRates, Placement, Policy, PrefillProgress, Rejection, RoutingDecision, Rule,
+    Sampling, Timings, Token, Usage,
 };
 use crate::telemetry::Reading;
 use crate::telemetry::device::DeviceSample;
@@ -28,7 +29,13 @@ pub fn ms(ms: u64) -> Duration {
 impl Desk {
     pub fn loading() -> Self {
         let now = Instant::now();
-        let settings = AnswerSettings { system: None, sampling: Sampling::GREEDY, max_tokens: 500, lane: None };
+        let settings = AnswerSettings {
+            system: None,
+            sampling: Sampling::GREEDY,
+            max_tokens: 500,
+            policy: Policy::Auto,
+            lane: None,
+        };
         let state = State::new(settings, "/example/ortalk.log".into(), now);
         Self { state, now }
     }
@@ -72,7 +79,11 @@ impl Desk {
     }
 
     pub fn token(&mut self, text: &str) -> Vec<Effect> {
-        self.generation(GenerationEvent::Token(Token { text: text.into(), id: 7, at: self.now, lane: LaneId::Cpu }))
+        self.token_on(LaneId::Cpu, text)
+    }
+
+    pub fn token_on(&mut self, lane: LaneId, text: &str) -> Vec<Effect> {
+        self.generation(GenerationEvent::Token(Token { text: text.into(), id: 7, at: self.now, lane }))
     }
 
     pub fn route(&mut self) {
@@ -115,8 +126,12 @@ pub const ANSWER: &str = "The capital of France is Paris. Three things made it s
     later rails that meet in it.\n\nIn Japanese it is written パリ, and in Chinese 巴黎.";
 
 pub fn snapshot() -> EngineSnapshot {
-    let placement = |provider: &str, nodes| Some(Placement { nodes_by_provider: vec![(provider.into(), nodes)] });
-    let lane = |id, provider: &str, nodes, context_limit| LaneStatus {
+    let graph = |name: &str, provider: &str, nodes| GraphPlacement {
+        graph: format!("{name}.onnx"),
+        placement: Some(Placement { nodes_by_provider: vec![(provider.into(), nodes)] }),
+    };
+    let (cpu, npu) = ("CPUExecutionProvider", "QNNExecutionProvider");
+    let lane = |id, provider: &str, context_limit, placement| LaneStatus {
         id,
         execution_provider: provider.into(),
         device: None,
@@ -124,18 +139,26 @@ pub fn snapshot() -> EngineSnapshot {
         state: LaneState::Ready,
         context_limit,
         threads: (id == LaneId::Cpu).then_some(2),
-        placement: placement(provider, nodes),
+        placement,
         measured: MeasuredRates::default(),
     };
+    let static_graphs = [("embeddings", cpu, 1), ("prefill", npu, 2000), ("decode", npu, 2000), ("lm_head", cpu, 3)];
     EngineSnapshot {
         model: "test-model".into(),
         architecture: "llama".into(),
         weight_bytes: 200 << 20,
         lanes: vec![
-            lane(LaneId::Npu, "QNNExecutionProvider", 4000, 500),
-            lane(LaneId::Cpu, "CPUExecutionProvider", 300, 8000),
+            lane(LaneId::Npu, npu, 500, static_graphs.map(|(name, ep, nodes)| graph(name, ep, nodes)).into()),
+            lane(LaneId::Cpu, cpu, 8000, vec![graph("model", cpu, 300)]),
         ],
     }
+}
+
+/// With the NPU lane in this state.
+pub fn snapshot_with(npu: LaneState) -> EngineSnapshot {
+    let mut snapshot = snapshot();
+    snapshot.lanes[0].state = npu;
+    snapshot
 }
 
 pub fn decision() -> RoutingDecision {
@@ -143,12 +166,52 @@ pub fn decision() -> RoutingDecision {
         lane: LaneId::Cpu,
         execution_provider: "CPUExecutionProvider".into(),
         emulated: false,
+        policy: Policy::Auto,
         rule: Rule::FirstThatFits,
         prompt_tokens: 1000,
         answer_tokens: 500,
+        needed_tokens: 1100,
         context_limit: 8000,
         predicted_ttft: Some(ms(1900)),
-        rejected: vec![Rejection { lane: LaneId::Npu, reason: "1500 tokens, context of 500".into() }],
+        predicted_total: Some(ms(3900)),
+        rejected: vec![Rejection {
+            lane: LaneId::Npu,
+            reason: "1100 tokens, context of 500".into(),
+            context_limit: 500,
+            predicted_total: None,
+        }],
+    }
+}
+
+/// A short question that the NPU takes.
+pub fn short_decision() -> RoutingDecision {
+    RoutingDecision {
+        lane: LaneId::Npu,
+        execution_provider: "QNNExecutionProvider".into(),
+        emulated: true,
+        prompt_tokens: 40,
+        needed_tokens: 140,
+        context_limit: 500,
+        predicted_ttft: None,
+        predicted_total: None,
+        rejected: vec![Rejection {
+            lane: LaneId::Cpu,
+            reason: "npu comes first".into(),
+            context_limit: 8000,
+            predicted_total: Some(ms(3900)),
+        }],
+        ..decision()
+    }
+}
+
+pub fn lane_change() -> LaneChange {
+    LaneChange {
+        from: LaneId::Npu,
+        to: LaneId::Cpu,
+        after_tokens: 12,
+        context_limit: 8000,
+        emulated: false,
+        reason: "npu failed: QNN error 1100, device lost".into(),
     }
 }
 

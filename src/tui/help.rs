@@ -2,12 +2,10 @@
 
 use ratatui::text::Line;
 
+use super::command;
 use super::keys::BINDINGS;
 use super::panels::latency::STALL;
 use super::skin::{Skin, Text, pad_right};
-
-const COMMANDS: [(&str, &str); 3] =
-    [("/help", "this help"), ("/clear", "begin a new conversation"), ("/quit", "leave ortalk")];
 
 const KEY: usize = 19;
 /// Columns of one key with its help.
@@ -15,7 +13,7 @@ const COLUMN: usize = 56;
 
 pub fn lines(skin: &Skin, columns: usize) -> Vec<Text> {
     let keys = BINDINGS.iter().filter(|b| !b.shown.is_empty()).map(|binding| (binding.shown, binding.help));
-    let entries: Vec<(&str, &str)> = keys.chain(COMMANDS).collect();
+    let entries: Vec<(&str, &str)> = keys.chain(command::HELP).collect();
     let side_by_side = (columns / COLUMN).clamp(1, 2);
     let rows = entries.len().div_ceil(side_by_side);
     let mut lines: Vec<Text> = (0..rows)

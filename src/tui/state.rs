@@ -9,6 +9,7 @@ use crate::engine::{
 use crate::telemetry::device::DeviceSample;
 
 use super::answer::Answer;
+use super::command::{self, Message};
 use super::composer::Composer;
 use super::conversation::Conversation;
 use super::layout::Layout;
@@ -18,6 +19,8 @@ use super::panels::Panel;
 pub const QUIT_WINDOW: Duration = Duration::from_secs(2);
 /// The router is asked when nothing was typed for this long.
 pub const PREVIEW_DELAY: Duration = Duration::from_millis(150);
+/// Between two looks at lanes that are loading.
+pub const REFRESH_PERIOD: Duration = Duration::from_millis(250);
 
 #[derive(Debug, Clone, PartialEq)]
 pub enum EngineState {
@@ -56,6 +59,8 @@ pub struct State {
     pub answer: Option<Answer>,
     pub device: Option<DeviceSample>,
     pub preview: Preview,
+    /// When to look at the engine again.
+    pub refresh: Option<Instant>,
     pub overlay: Option<Overlay>,
     /// The first line of the help in view.
     pub help_top: usize,
@@ -63,6 +68,8 @@ pub struct State {
     pub hint: Option<String>,
     /// When Ctrl-C was pressed.
     pub quit_armed: Option<Instant>,
+    /// When it was changed last: what durations on the screen are counted to.
+    pub now: Instant,
     /// Something on the screen is older than the state.
     pub dirty: bool,
 }
@@ -81,10 +88,12 @@ impl State {
             answer: None,
             device: None,
             preview: Preview::default(),
+            refresh: None,
             overlay: None,
             help_top: 0,
             hint: None,
             quit_armed: None,
+            now,
             dirty: true,
         }
     }
@@ -101,18 +110,19 @@ impl State {
         self.answer.as_ref().is_some_and(|answer| !answer.over)
     }
 
-    /// The lane of the running or last answer; before the first, the one that the router would take. Never one that is
-    /// absent or broke, whoever asked for it.
+    /// The lane of the running or last answer; before the first, the one that was asked for or that the router would take.
+    /// Never one that is absent or broke, whoever asked for it.
     pub fn active_lane(&self) -> Option<&LaneStatus> {
         let lanes = &self.snapshot()?.lanes;
         let previewed = || self.preview.shown.as_ref()?.as_ref().ok().map(|decision| decision.lane);
         let id = self.answer.as_ref().and_then(|answer| answer.lane).or_else(previewed).or(self.settings.lane);
-        let ready = |lane: &&LaneStatus| lane.state == LaneState::Ready;
-        let mut ready = lanes.iter().filter(ready);
         match id {
-            Some(id) => ready.find(|lane| lane.id == id),
+            // One that is loading is waited for, once it was chosen.
+            Some(id) => lanes
+                .iter()
+                .find(|lane| lane.id == id && matches!(lane.state, LaneState::Ready | LaneState::Loading { .. })),
             // What is emulated is never chosen by itself.
-            None => ready.min_by_key(|lane| lane.emulated),
+            None => lanes.iter().filter(|lane| lane.state == LaneState::Ready).min_by_key(|lane| lane.emulated),
         }
     }
 
@@ -133,10 +143,12 @@ impl State {
         layout
     }
 
-    /// What would be sent to answer `message`.
-    pub fn request(&self, message: &str) -> ChatRequest {
+    /// What would be sent to answer what was typed.
+    pub fn request(&self, typed: &str) -> ChatRequest {
+        let Message { text, lane } = command::message(typed);
         let turns = self.conversation.messages().into_iter();
-        self.settings.request(turns.chain([ChatMessage::new(Role::User, message)]))
+        let request = self.settings.request(turns.chain([ChatMessage::new(Role::User, text)]));
+        ChatRequest { lane: lane.unwrap_or(request.lane), ..request }
     }
 
     /// When `update` wants a `Tick`, if nothing else happens before.
@@ -149,6 +161,6 @@ impl State {
             EngineState::Ready(_) | EngineState::Failed(_) => None,
         };
         let quit = self.quit_armed.map(|at| at + QUIT_WINDOW);
-        [loading, quit, self.preview.due].into_iter().flatten().min()
+        [loading, quit, self.preview.due, self.refresh].into_iter().flatten().min()
     }
 }

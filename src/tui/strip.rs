@@ -4,10 +4,12 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::text::Line;
 
+use crate::engine::LaneState;
+
 use super::answer::Answer;
 use super::format;
 use super::panels::lane::short_provider;
-use super::panels::{latency, speed};
+use super::panels::{self, latency, speed};
 use super::skin::{Skin, Text, width};
 use super::state::State;
 use super::text::sanitize::one_line;
@@ -39,16 +41,23 @@ fn lane_and_route(state: &State, skin: &Skin, left: usize, right: usize) -> Text
     let mut lane = vec![skin.dim("lane   ")];
     match state.active_lane() {
         Some(status) => {
-            let sign = if state.busy() { skin.glyphs.running } else { skin.glyphs.ready };
+            let sign = match (&status.state, state.busy()) {
+                (LaneState::Loading { .. }, _) => skin.glyphs.absent,
+                (_, true) => skin.glyphs.running,
+                (_, false) => skin.glyphs.ready,
+            };
             lane.push(skin.styled(skin.theme.lane, format!("{sign} {}", status.id)));
             lane.push(skin.plain(format!(" {}", short_provider(&status.execution_provider))));
             if status.emulated {
                 lane.push(skin.styled(skin.theme.warning, " emulated"));
             }
-            if let Some(placement) = &status.placement {
-                let on = placement.nodes_on(&status.execution_provider);
-                lane.push(skin.plain(format!(" {on}/{}", placement.total())));
-                lane.push(skin.dim(" nodes"));
+            match (&status.state, status.nodes()) {
+                (LaneState::Loading { .. }, _) => lane.push(skin.dim(" loading")),
+                (_, Some((on, total))) => {
+                    lane.push(skin.plain(format!(" {on}/{total}")));
+                    lane.push(skin.dim(" nodes"));
+                }
+                (_, None) => {}
             }
         }
         None => lane.push(skin.absent()),
@@ -56,14 +65,19 @@ fn lane_and_route(state: &State, skin: &Skin, left: usize, right: usize) -> Text
     let mut route = vec![skin.dim("route  ")];
     match state.answer.as_ref().and_then(|answer| answer.decision.as_ref()) {
         Some(decision) => {
-            route.push(skin.number(format!("{}+{}", decision.prompt_tokens, decision.answer_tokens)));
+            route.push(skin.number(format!("{}+{}", decision.prompt_tokens, panels::route::room(decision))));
             route.push(skin.dim(" tok"));
-            match decision.rejected.first() {
-                Some(rejection) => {
+            let change = state.answer.as_ref().and_then(|answer| answer.change.as_ref());
+            match (change, decision.rejected.first()) {
+                (Some(change), _) => {
+                    let text = format!(", {} {} {}", skin.glyphs.chosen, change.to, one_line(&change.reason));
+                    route.push(skin.dim(text));
+                }
+                (None, Some(rejection)) => {
                     let text = format!(", {} {} {}", skin.glyphs.rejected, rejection.lane, one_line(&rejection.reason));
                     route.push(skin.dim(text));
                 }
-                None => route.push(skin.dim(format!(", {}", decision.rule.explain()))),
+                (None, None) => route.push(skin.dim(format!(", {}", decision.rule.explain()))),
             }
         }
         None => route.push(skin.absent()),

@@ -3,6 +3,7 @@
 
 use ratatui::text::Line;
 
+use crate::engine::LaneState;
 use crate::telemetry::latency::summarize;
 
 use super::answer::Answer;
@@ -90,8 +91,13 @@ fn lane(state: &State, skin: &Skin) -> Vec<ratatui::text::Span<'static>> {
         (EngineState::Failed(_), _) => vec![skin.styled(skin.theme.error, format!("{} no engine", sign.rejected))],
         (EngineState::Ready(_), None) => vec![skin.styled(skin.theme.error, format!("{} no lane", sign.rejected))],
         (EngineState::Ready(_), Some(lane)) => {
-            let (mark, style) =
-                if state.busy() { (sign.running, skin.theme.lane) } else { (sign.ready, skin.theme.good) };
+            let (mark, style) = match (&lane.state, state.busy()) {
+                (LaneState::Loading { .. }, _) => {
+                    return vec![skin.dim(format!("{} {} loading", sign.absent, lane.id))];
+                }
+                (_, true) => (sign.running, skin.theme.lane),
+                (_, false) => (sign.ready, skin.theme.good),
+            };
             let mut spans = vec![skin.styled(style, format!("{mark} {}", lane.id))];
             if lane.emulated {
                 spans.push(skin.styled(skin.theme.warning, " emulated"));

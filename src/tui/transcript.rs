@@ -45,8 +45,12 @@ pub fn draw(state: &State, skin: &Skin, area: Rect, seconds_loading: u64, buffer
                 }
                 Line::from(spans)
             }
+            (Kind::Answer(_), Row::Mark(mark, line)) => {
+                let text = &block.mark(mark)[line.start..line.end];
+                notice_line(Level::Info, text, line.start == 0, line.indent, skin)
+            }
             (Kind::User, Row::Text(line)) => Line::from(text_span(block.shown(), line, skin)),
-            (_, Row::Header | Row::Ending(_)) => continue,
+            (_, Row::Header | Row::Mark(..) | Row::Ending(_)) => continue,
         };
         buffer.set_line(area.x, y, &line, area.width);
     }

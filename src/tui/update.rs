@@ -6,7 +6,10 @@ use std::time::Instant;
 
 use crossterm::event::KeyEvent;
 
+use crate::engine::{LaneId, LaneState};
+
 use super::answer::Answer;
+use super::command::{self, Typed};
 use super::conversation::{AnswerHeader, Kind, Level};
 use super::event::{Effect, Event, Exit, Signal, SuspendedBy};
 use super::keys::{self, Action, Meaning};
@@ -17,6 +20,7 @@ use super::update_engine;
 
 pub fn update(state: &mut State, event: Event, now: Instant) -> Vec<Effect> {
     let mut effects = Vec::new();
+    state.now = now;
     match event {
         Event::Key(key) => on_key(state, key, now, &mut effects),
         Event::Paste(text) => {
@@ -52,6 +56,10 @@ fn on_tick(state: &mut State, now: Instant, effects: &mut Vec<Effect>) {
     if matches!(state.engine, EngineState::Loading { .. }) {
         state.dirty = true; // it shows how long it takes
     }
+    if state.refresh.is_some_and(|due| now >= due) {
+        state.refresh = None;
+        effects.push(Effect::RefreshSnapshot);
+    }
     if state.preview.due.is_some_and(|due| now >= due) {
         ask_router(state, effects);
     }
@@ -69,7 +77,10 @@ fn ask_router(state: &mut State, effects: &mut Vec<Effect>) {
 }
 
 fn nothing_to_send(state: &State) -> bool {
-    state.composer.text().trim().is_empty() || state.composer.text().starts_with('/')
+    match command::parse(state.composer.text()) {
+        Typed::Message(message) => message.text.trim().is_empty(),
+        _ => true,
+    }
 }
 
 fn on_key(state: &mut State, key: KeyEvent, now: Instant, effects: &mut Vec<Effect>) {
@@ -259,8 +270,8 @@ fn send(state: &mut State, now: Instant, effects: &mut Vec<Effect>) {
     if state.composer.text().trim().is_empty() {
         return;
     }
-    if state.composer.text().starts_with('/') {
-        return command(state, now, effects);
+    if !matches!(command::parse(state.composer.text()), Typed::Message(_)) {
+        return run_command(state, now, effects);
     }
     if matches!(state.engine, EngineState::Failed(_)) {
         state.hint = Some("there is no engine to answer".to_string());
@@ -277,27 +288,26 @@ fn send(state: &mut State, now: Instant, effects: &mut Vec<Effect>) {
     }
 }
 
-/// Sends `message`; there must be an engine and no running answer.
-pub fn submit(state: &mut State, message: &str, now: Instant, effects: &mut Vec<Effect>) {
-    let request = state.request(message);
+/// Sends what was typed; there must be an engine and no running answer.
+pub fn submit(state: &mut State, typed: &str, now: Instant, effects: &mut Vec<Effect>) {
+    let request = state.request(typed);
     let model = state.snapshot().map(|snapshot| snapshot.model.clone()).unwrap_or_default();
-    state.conversation.add(Kind::User, message);
+    state.conversation.add(Kind::User, command::message(typed).text);
     let header = AnswerHeader { model, running: true, ..AnswerHeader::default() };
     let block = state.conversation.add(Kind::Answer(header), "");
     state.answer = Some(Answer::new(block, now));
     effects.push(Effect::Submit(request));
 }
 
-/// `/word`: the few commands there are. What is no command is never sent to the model by mistake.
-fn command(state: &mut State, now: Instant, effects: &mut Vec<Effect>) {
-    let text = state.composer.text().trim_end().to_string();
-    match text.as_str() {
-        "/quit" | "/exit" => effects.push(Effect::Quit(Exit::Quit)),
-        "/help" => {
+fn run_command(state: &mut State, now: Instant, effects: &mut Vec<Effect>) {
+    let typed = state.composer.text().to_string();
+    match command::parse(&typed) {
+        Typed::Quit => effects.push(Effect::Quit(Exit::Quit)),
+        Typed::Help => {
             state.composer.take();
             state.overlay = Some(Overlay::Help);
         }
-        "/clear" => {
+        Typed::Clear => {
             state.composer.take();
             if state.busy() {
                 cancel(state, now, effects);
@@ -306,11 +316,32 @@ fn command(state: &mut State, now: Instant, effects: &mut Vec<Effect>) {
             state.answer = None;
             state.overlay = None;
         }
-        _ => {
-            let word = text.split_whitespace().next().unwrap_or("/");
-            let word = super::text::truncate(word, 20, "...");
-            state.hint = Some(format!("'{word}' is no command: /help /clear /quit; a space in front sends it"));
+        Typed::Lane(lane) => {
+            let absent = lane.and_then(|id| absence(state, id));
+            state.hint = Some(match (lane, absent) {
+                (Some(id), Some(reason)) => format!("no {id} lane: {reason}"),
+                (Some(id), None) => format!("{id} answers from now on; /auto lets ortalk choose again"),
+                (None, _) => "ortalk chooses where to answer".to_string(),
+            });
+            if lane.is_none_or(|id| absence(state, id).is_none()) {
+                state.composer.take();
+                state.settings.lane = lane;
+            }
         }
+        Typed::Unknown(word) => {
+            let word = super::text::truncate(word, 20, "...");
+            state.hint = Some(format!("'{word}' is no command, F1 lists them; a space in front sends it"));
+        }
+        Typed::Message(_) => {}
+    }
+}
+
+/// Why there is no such lane; `None` too while that is not known.
+fn absence(state: &State, id: LaneId) -> Option<String> {
+    let lane = state.snapshot()?.lanes.iter().find(|lane| lane.id == id)?;
+    match &lane.state {
+        LaneState::Absent { reason } => Some(super::text::sanitize::one_line(reason)),
+        LaneState::Ready | LaneState::Loading { .. } | LaneState::Failed { .. } => None,
     }
 }
 

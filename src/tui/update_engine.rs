@@ -2,17 +2,18 @@
 
 use std::time::Instant;
 
-use crate::engine::{FinishReason, GenerationEvent, Usage};
+use crate::engine::{EngineSnapshot, FinishReason, GenerationEvent, LaneChange, LaneState, Usage};
 
 use super::conversation::{Kind, Level};
 use super::event::{Effect, Event};
-use super::state::{EngineState, State};
+use super::state::{EngineState, REFRESH_PERIOD, State};
 use super::update::{return_queue, submit};
 
 pub fn on_event(state: &mut State, event: Event, now: Instant, effects: &mut Vec<Effect>) {
     state.dirty = true;
     match event {
         Event::EngineLoaded(snapshot) => {
+            state.refresh = next_refresh(&snapshot, now);
             state.engine = EngineState::Ready(snapshot);
             state.preview.due = Some(now);
             send_next(state, now, effects);
@@ -29,7 +30,13 @@ pub fn on_event(state: &mut State, event: Event, now: Instant, effects: &mut Vec
         }
         Event::Snapshot(snapshot) => {
             if let EngineState::Ready(current) = &mut state.engine {
+                state.refresh = next_refresh(&snapshot, now);
+                let changed = current.lanes.iter().map(|lane| &lane.state).ne(snapshot.lanes.iter().map(|l| &l.state));
                 *current = snapshot;
+                // Another lane may be chosen now.
+                if changed && !state.composer.is_empty() && state.preview.due.is_none() {
+                    state.preview.due = Some(now);
+                }
             }
         }
         Event::Generation(event) => on_generation(state, event, now, effects),
@@ -50,6 +57,12 @@ pub fn on_event(state: &mut State, event: Event, now: Instant, effects: &mut Vec
         Event::Device(sample) => state.device = Some(sample),
         Event::Key(_) | Event::Paste(_) | Event::Resize { .. } | Event::Tick | Event::Signal(_) | Event::InputLost => {}
     }
+}
+
+/// When to look again: a lane that loads says nothing when it is ready.
+fn next_refresh(snapshot: &EngineSnapshot, now: Instant) -> Option<Instant> {
+    let loading = snapshot.lanes.iter().any(|lane| matches!(lane.state, LaneState::Loading { .. }));
+    loading.then_some(now + REFRESH_PERIOD)
 }
 
 fn on_generation(state: &mut State, event: GenerationEvent, now: Instant, effects: &mut Vec<Effect>) {
@@ -75,14 +88,15 @@ fn on_generation(state: &mut State, event: GenerationEvent, now: Instant, effect
         GenerationEvent::PrefillProgress(_) => {}
         GenerationEvent::Token(token) => state.conversation.append(block, &token.text),
         GenerationEvent::TrailingText(text) => state.conversation.append(block, &text),
-        GenerationEvent::LaneChanged { from, to, reason } => {
+        GenerationEvent::LaneChanged(change) => {
             if let Some(header) = state.conversation.header_mut(block) {
-                header.lane = Some(to);
+                header.lane = Some(change.to);
+                header.emulated = change.emulated;
             }
-            let text =
-                format!("After {} tokens the answer went on in the {to} lane, not {from}: {reason}", answer.tokens);
-            answer.block += 1;
-            state.conversation.notice_above(block, Level::Warning, &text);
+            let LaneChange { from, to, after_tokens, reason, .. } = change;
+            let tokens = if after_tokens == 1 { "token" } else { "tokens" };
+            let reason = super::text::sanitize::one_line(&reason);
+            state.conversation.add_mark(block, format!("{from} to {to} after {after_tokens} {tokens}: {reason}"));
             effects.push(Effect::RefreshSnapshot);
         }
         GenerationEvent::Finished(finished) => {
@@ -120,6 +134,12 @@ pub fn close_answer(state: &mut State, ending: Option<(Level, String)>) {
     let Some(answer) = state.answer.as_mut() else { return };
     answer.over = true;
     let speed = answer.tokens_per_second();
+    // What was said is kept with its question; a question without a word of an answer is not asked again.
+    let left_out = answer.tokens == 0;
+    let ending = ending.map(|(level, text)| match left_out {
+        true => (level, format!("{text}; what follows leaves this question out")),
+        false => (level, text),
+    });
     if let Some(header) = state.conversation.header_mut(answer.block) {
         header.running = false;
         header.ttft = answer.ttft();

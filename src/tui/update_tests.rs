@@ -5,7 +5,7 @@ use pretty_assertions::assert_eq;
 use proptest::prelude::*;
 
 use super::super::conversation::Block;
-use super::super::fixtures::{Desk, decision, ms, snapshot};
+use super::super::fixtures::{Desk, decision, lane_change, ms, snapshot, snapshot_with};
 use super::super::panels::Panel;
 use super::*;
 use crate::engine::{ContextTrim, FinishReason, GenerationEvent, LaneId, LaneState, Role};
@@ -243,13 +243,118 @@ fn notices_stand_above_the_answer_and_the_answer_goes_on() {
         context_limit: 8000,
     }));
     desk.token("one ");
-    let (from, to) = (LaneId::Npu, LaneId::Cpu);
-    desk.generation(GenerationEvent::LaneChanged { from, to, reason: "context full".into() });
     desk.token("two");
     let texts = texts(&desk);
-    assert_eq!(texts.len(), 4);
-    assert!(texts[1].contains("9000 tokens became 7000") && texts[2].contains("context full"));
-    assert_eq!(texts[3], "one two");
+    assert_eq!(texts.len(), 3);
+    assert!(texts[1].contains("9000 tokens became 7000"));
+    assert_eq!(texts[2], "one two");
+}
+
+#[test]
+fn a_change_of_the_lane_is_told_within_the_answer_and_not_to_the_model() {
+    let mut desk = Desk::ready();
+    desk.send("q");
+    desk.token_on(LaneId::Npu, "one ");
+    assert_eq!(desk.generation(GenerationEvent::LaneChanged(lane_change())), [Effect::RefreshSnapshot]);
+    desk.token("two");
+    assert_eq!(texts(&desk), ["q", "one two"]);
+    let block = &desk.state.conversation.blocks()[1];
+    assert_eq!(block.mark(0), "npu to cpu after 12 tokens: npu failed: QNN error 1100, device lost");
+    let Kind::Answer(header) = &block.kind else { panic!("{:?}", block.kind) };
+    assert_eq!((header.lane, header.emulated), (Some(LaneId::Cpu), false));
+    assert_eq!(desk.state.active_lane().map(|lane| lane.id), Some(LaneId::Cpu));
+    desk.finish(FinishReason::Stop);
+    assert_eq!(desk.state.conversation.messages()[1].content, "one two");
+}
+
+fn requested(effects: &[Effect]) -> Option<Option<LaneId>> {
+    effects.iter().find_map(|effect| match effect {
+        Effect::Submit(request) | Effect::Preview { request, .. } => Some(request.lane),
+        _ => None,
+    })
+}
+
+#[test]
+fn a_lane_is_asked_for_once_or_from_now_on() {
+    let mut desk = Desk::ready();
+    let mut lane_of = |typed: &str| {
+        let effects = desk.send(typed);
+        if desk.state.busy() {
+            desk.token("answer");
+            desk.finish(FinishReason::Stop);
+        }
+        (requested(&effects), desk.state.settings.lane)
+    };
+    let (npu, cpu) = (Some(LaneId::Npu), Some(LaneId::Cpu));
+    assert_eq!(lane_of("one"), (Some(None), None));
+    assert_eq!(lane_of("/npu two"), (Some(npu), None));
+    assert_eq!(lane_of("three"), (Some(None), None));
+    assert_eq!(lane_of("/npu"), (None, npu));
+    assert_eq!(lane_of("four"), (Some(npu), npu));
+    assert_eq!(lane_of("/cpu five"), (Some(cpu), npu));
+    assert_eq!(lane_of("/auto six"), (Some(None), npu));
+    assert_eq!(lane_of("/auto"), (None, None));
+    let questions: Vec<String> = desk.state.conversation.messages().into_iter().step_by(2).map(|m| m.content).collect();
+    assert_eq!(questions, ["one", "two", "three", "four", "five", "six"]);
+}
+
+#[test]
+fn a_lane_that_is_not_there_is_not_chosen() {
+    let mut desk = Desk::ready();
+    desk.event(Event::Snapshot(snapshot_with(LaneState::Absent { reason: "no NPU found".into() })));
+    assert_eq!(desk.send("/npu"), []);
+    assert_eq!(desk.state.hint.as_deref(), Some("no npu lane: no NPU found"));
+    assert_eq!((desk.state.settings.lane, desk.state.composer.text()), (None, "/npu"));
+    // One that broke is tried again.
+    desk.event(Event::Snapshot(snapshot_with(LaneState::Failed { reason: "it hung".into() })));
+    desk.key(KeyCode::Enter);
+    assert_eq!(desk.state.settings.lane, Some(LaneId::Npu));
+}
+
+#[test]
+fn the_router_is_asked_about_a_message_behind_a_lane_s_name() {
+    let mut desk = Desk::ready();
+    desk.type_text("/npu");
+    assert_eq!(desk.state.preview.due, None);
+    desk.type_text(" hello");
+    desk.wait(150);
+    let effects = desk.event(Event::Tick);
+    assert_eq!(requested(&effects), Some(Some(LaneId::Npu)));
+}
+
+#[test]
+fn a_lane_for_one_message_waits_with_it() {
+    let mut desk = Desk::ready();
+    desk.send("one");
+    desk.send("/npu two");
+    assert_eq!(desk.state.queue, ["/npu two"]);
+    desk.token("answer");
+    let effects = desk.finish(FinishReason::Stop);
+    assert_eq!((requested(&effects), submitted(&effects).unwrap()[2].1.as_str()), (Some(Some(LaneId::Npu)), "two"));
+}
+
+#[test]
+fn a_lane_that_loads_is_looked_after_until_it_is_ready() {
+    let mut desk = Desk::ready();
+    desk.event(Event::Snapshot(snapshot_with(LaneState::Loading { since: desk.now })));
+    desk.event(Event::Tick);
+    desk.type_text("hello");
+    desk.wait(250);
+    desk.event(Event::Previewed { revision: 0, result: Ok(decision()) });
+    assert!(desk.event(Event::Tick).contains(&Effect::RefreshSnapshot));
+    desk.state.preview.asked = None;
+    assert_eq!(desk.state.preview.due, None);
+    desk.event(Event::Snapshot(snapshot()));
+    assert_eq!((desk.state.refresh, desk.state.preview.due), (None, Some(desk.now)));
+}
+
+#[test]
+fn a_question_without_an_answer_says_that_it_is_left_out() {
+    let mut desk = Desk::ready();
+    desk.send("q");
+    desk.key(KeyCode::Esc);
+    assert_eq!(ending(&desk).unwrap().1, "cancelled; what follows leaves this question out");
+    assert_eq!(submitted(&desk.send("next")).unwrap().len(), 1);
 }
 
 #[test]
@@ -307,7 +412,7 @@ fn a_terminal_that_is_gone_ends_the_program() {
 }
 
 fn any_event() -> impl Strategy<Value = u8> {
-    0u8..40
+    0u8..42
 }
 
 /// One of everything that can happen, by number.
@@ -352,12 +457,18 @@ fn happen(desk: &mut Desk, event: u8, size: (u16, u16)) {
         36 => drop(desk.event(Event::EngineLoaded(snapshot()))),
         37 => drop(desk.send("/clear")),
         38 => drop(desk.send("hello")),
+        39 => drop(desk.send_change_if_busy()),
+        40 => drop(desk.send("/npu hello")),
         _ => drop(desk.event(Event::Tick)),
     }
     desk.wait(37);
 }
 
 impl Desk {
+    fn send_change_if_busy(&mut self) -> Vec<Effect> {
+        if self.state.busy() { self.generation(GenerationEvent::LaneChanged(lane_change())) } else { Vec::new() }
+    }
+
     fn finish_if_busy(&mut self, reason: FinishReason) -> Vec<Effect> {
         if self.state.busy() { self.finish(reason) } else { Vec::new() }
     }

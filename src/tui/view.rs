@@ -168,17 +168,23 @@ fn draw_overlay(state: &mut State, skin: &Skin, overlay: Overlay, layout: &Layou
         Overlay::Panel(panel) => {
             let height = usize::from(area.height);
             let lines = panel.lines(state, skin, columns, height.saturating_sub(4).clamp(1, 8));
-            let shown = (lines.len() + 2).min(height) as u16;
+            // What a low screen has no room for: the rule below first, then the heading, the lines never.
+            let heading_rows = usize::from(height > 1);
+            let body = lines.len().min(height - heading_rows);
+            let rule_rows = usize::from(height > heading_rows + body);
+            let shown = (heading_rows + body + rule_rows) as u16;
             let top = Rect { height: shown, ..layout.conversation };
             let below = Rect { y: area.y + shown, height: area.height - shown, ..area };
             // The conversation goes on below the panel.
             state.conversation.lay_out(columns, below.height.into());
             transcript::draw(state, skin, below, seconds, buffer);
-            buffer.set_line(top.x, top.y, &heading(state, skin, panel, top.width.into()), top.width);
-            for (y, line) in (top.y + 1..top.bottom()).zip(&lines) {
+            if heading_rows > 0 {
+                buffer.set_line(top.x, top.y, &heading(state, skin, panel, top.width.into()), top.width);
+            }
+            for (y, line) in (top.y + heading_rows as u16..).zip(lines.iter().take(body)) {
                 buffer.set_line(area.x, y, line, area.width);
             }
-            if shown > 1 {
+            if rule_rows > 0 {
                 let rule = skin.glyphs.rule(top.width.into());
                 buffer.set_stringn(top.x, top.bottom() - 1, rule, top.width.into(), skin.theme.border);
             }

@@ -6,12 +6,12 @@ use ratatui::backend::TestBackend;
 use ratatui::buffer::Buffer;
 
 use super::super::event::Event;
-use super::super::fixtures::Desk;
+use super::super::fixtures::{ANSWER, Desk, lane_change, ms, short_decision, snapshot_with};
 use super::super::glyphs;
 use super::super::skin::test_skin;
 use super::super::theme::Theme;
 use super::*;
-use crate::engine::FinishReason;
+use crate::engine::{FinishReason, GenerationEvent, LaneId, LaneState, PrefillProgress, RoutingDecision, Rule};
 use crossterm::event::KeyCode;
 
 pub fn render(desk: &mut Desk, columns: u16, rows: u16) -> Buffer {
@@ -88,6 +88,83 @@ fn streaming() {
         desk.stream();
         desk
     });
+}
+
+#[test]
+fn short_question_on_the_npu() {
+    screens("short_question_on_the_npu", || {
+        let mut desk = Desk::ready();
+        desk.send("What is the capital of France?");
+        desk.generation(GenerationEvent::Routed(short_decision()));
+        desk.generation(GenerationEvent::PrefillProgress(PrefillProgress { done: 40, total: 40, reused: 0 }));
+        desk.wait(800);
+        for word in "The capital of France is".split_inclusive(' ') {
+            desk.token_on(LaneId::Npu, word);
+            desk.wait(100);
+        }
+        desk
+    });
+}
+
+#[test]
+fn a_lane_that_fails_mid_answer() {
+    screens("a_lane_that_fails_mid_answer", || {
+        let mut desk = Desk::ready();
+        desk.send("What is the capital of France, and why there?");
+        desk.generation(GenerationEvent::Routed(short_decision()));
+        desk.generation(GenerationEvent::PrefillProgress(PrefillProgress { done: 40, total: 40, reused: 0 }));
+        desk.wait(800);
+        for (index, word) in ANSWER.split_inclusive(' ').enumerate() {
+            if index == 12 {
+                desk.generation(GenerationEvent::LaneChanged(lane_change()));
+                let reason = "QNN error 1100, device lost".to_string();
+                desk.event(Event::Snapshot(snapshot_with(LaneState::Failed { reason })));
+                desk.generation(GenerationEvent::PrefillProgress(PrefillProgress { done: 52, total: 52, reused: 0 }));
+                desk.wait(300);
+            }
+            let lane = if index < 12 { LaneId::Npu } else { LaneId::Cpu };
+            desk.token_on(lane, word);
+            desk.wait(20);
+        }
+        desk
+    });
+}
+
+#[test]
+fn a_lane_that_loads_and_is_waited_for() {
+    screens("a_lane_that_loads_and_is_waited_for", || {
+        let mut desk = Desk::ready();
+        desk.event(Event::Snapshot(snapshot_with(LaneState::Loading { since: desk.now })));
+        desk.send("/npu");
+        desk.send("What is the capital of France?");
+        let asked = RoutingDecision { rule: Rule::Requested, ..short_decision() };
+        desk.generation(GenerationEvent::Routed(asked));
+        desk.wait(12_300);
+        desk.event(Event::Snapshot(snapshot_with(LaneState::Loading { since: desk.now - ms(12_300) })));
+        desk
+    });
+}
+
+#[test]
+fn messages_go_to_one_lane() {
+    screens("messages_go_to_one_lane", || {
+        let mut desk = Desk::ready();
+        desk.send("/npu");
+        desk.key(KeyCode::Esc);
+        desk
+    });
+}
+
+#[test]
+fn a_panel_on_the_lowest_screen_has_a_line() {
+    let mut desk = Desk::ready();
+    desk.stream();
+    for rows in 3..12 {
+        desk.event(Event::Resize { columns: 20, rows });
+        desk.state.overlay = Some(Overlay::Panel(Panel::Lane));
+        let shown = text(&render(&mut desk, 20, rows));
+        assert!(shown.contains("cpu  CPUExec"), "{rows}:\n{shown}");
+    }
 }
 
 #[test]

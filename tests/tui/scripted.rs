@@ -25,12 +25,19 @@ pub fn run(scenario: &str) {
         if name == "fail" {
             return Err(FAILURE.to_string());
         }
-        Ok(Arc::new(Scripted { scenario: name, ran: AtomicBool::new(false) }) as Arc<dyn Backend>)
+        Ok(Arc::new(Scripted { scenario: name, ran: AtomicBool::new(false), broke: Arc::default() })
+            as Arc<dyn Backend>)
     });
     let options = TuiOptions {
         load,
         sample: (scenario != "quiet").then(|| Box::new(sample) as ortalk::tui::Sample),
-        answers: AnswerSettings { system: None, sampling: Sampling::GREEDY, max_tokens: 512, lane: None },
+        answers: AnswerSettings {
+            system: None,
+            sampling: Sampling::GREEDY,
+            max_tokens: 512,
+            policy: Policy::Auto,
+            lane: None,
+        },
         theme: std::env::var("ORTALK_TUI_THEME").ok(),
         log_file: std::env::var_os(LOG).map_or_else(|| std::env::temp_dir().join("ortalk-test.log"), Into::into),
     };
@@ -51,34 +58,49 @@ const FAILURE: &str = "ONNX Runtime could not be loaded from '/opt/example/lib/l
 struct Scripted {
     scenario: String,
     ran: AtomicBool,
+    /// The NPU lane is out of service.
+    broke: Arc<AtomicBool>,
 }
 
-fn lanes() -> Vec<LaneStatus> {
-    let placement = |provider: &str, nodes| Some(Placement { nodes_by_provider: vec![(provider.into(), nodes)] });
+const CONTEXT: (usize, usize) = (512, 8192);
+
+/// `broken` is the NPU lane's fault, once it has one.
+fn lanes(broken: Option<&str>) -> Vec<LaneStatus> {
+    let graph = |name: &str, provider: &str, nodes| GraphPlacement {
+        graph: format!("{name}.onnx"),
+        placement: Some(Placement { nodes_by_provider: vec![(provider.into(), nodes)] }),
+    };
+    let (cpu, npu) = ("CPUExecutionProvider", "QNNExecutionProvider");
     vec![
         LaneStatus {
             id: LaneId::Npu,
-            execution_provider: "QNNExecutionProvider".into(),
+            execution_provider: npu.into(),
             device: None,
             emulated: true,
-            state: LaneState::Ready,
-            context_limit: 512,
+            state: broken.map_or(LaneState::Ready, |reason| LaneState::Failed { reason: reason.into() }),
+            context_limit: CONTEXT.0,
             threads: None,
-            placement: placement("QNNExecutionProvider", 4504),
+            placement: vec![graph("prefill", npu, 4954), graph("decode", npu, 4504), graph("lm_head", cpu, 3)],
             measured: MeasuredRates::default(),
         },
         LaneStatus {
             id: LaneId::Cpu,
-            execution_provider: "CPUExecutionProvider".into(),
+            execution_provider: cpu.into(),
             device: Some("Scripted Processor".into()),
             emulated: false,
             state: LaneState::Ready,
-            context_limit: 8192,
+            context_limit: CONTEXT.1,
             threads: Some(2),
-            placement: placement("CPUExecutionProvider", 365),
+            placement: vec![graph("model", cpu, 365)],
             measured: MeasuredRates { prefill: Some(800.0), decode: None },
         },
     ]
+}
+
+impl Scripted {
+    fn broken(&self) -> Option<&'static str> {
+        self.broke.load(Ordering::SeqCst).then_some(FAULT)
+    }
 }
 
 impl Backend for Scripted {
@@ -88,89 +110,136 @@ impl Backend for Scripted {
             model: "smollm2-135m".into(),
             architecture: "llama".into(),
             weight_bytes: 269_060_552,
-            lanes: lanes(),
+            lanes: lanes(self.broken()),
         }
     }
 
+    /// Four characters a token; short conversations on the NPU, as with `--emulate-npu`.
     fn preview(&self, request: &ChatRequest) -> Result<RoutingDecision, String> {
         let characters: usize = request.messages.iter().map(|m| m.content.chars().count()).sum();
+        let prompt_tokens = characters / 4 + 12;
+        let needed_tokens = prompt_tokens + EXPECTED_ANSWER;
+        let fits = needed_tokens <= CONTEXT.0 && self.broken().is_none() && self.scenario == "lanes";
+        let lane = request.lane.unwrap_or(if fits { LaneId::Npu } else { LaneId::Cpu });
+        let (other, reason) = match (lane, request.lane, self.broken()) {
+            (LaneId::Npu, ..) => (LaneId::Cpu, "npu comes first".to_string()),
+            (LaneId::Cpu, Some(_), _) => (LaneId::Npu, "you asked for cpu".to_string()),
+            (LaneId::Cpu, None, Some(fault)) => (LaneId::Npu, format!("failed: {fault}")),
+            (LaneId::Cpu, None, None) => (LaneId::Npu, format!("{needed_tokens} tokens, context of {}", CONTEXT.0)),
+        };
+        let npu = lane == LaneId::Npu;
         Ok(RoutingDecision {
-            lane: LaneId::Cpu,
-            execution_provider: "CPUExecutionProvider".into(),
-            emulated: false,
-            rule: Rule::FirstThatFits,
-            prompt_tokens: characters / 4 + 12,
+            lane,
+            execution_provider: if npu { "QNNExecutionProvider" } else { "CPUExecutionProvider" }.into(),
+            emulated: npu,
+            policy: request.policy,
+            rule: if request.lane.is_some() { Rule::Requested } else { Rule::FirstThatFits },
+            prompt_tokens,
             answer_tokens: request.max_tokens,
-            context_limit: 8192,
-            predicted_ttft: Some(Duration::from_millis(44)),
-            rejected: vec![Rejection { lane: LaneId::Npu, reason: "639 tokens, context of 512".into() }],
+            needed_tokens,
+            context_limit: if npu { CONTEXT.0 } else { CONTEXT.1 },
+            predicted_ttft: (!npu).then_some(Duration::from_millis(44)),
+            predicted_total: None,
+            rejected: vec![Rejection { lane: other, reason, context_limit: CONTEXT.0, predicted_total: None }],
         })
     }
 
     fn submit(&self, request: ChatRequest) -> GenerationStream {
         let (sender, receiver) = tokio::sync::mpsc::unbounded_channel();
         let decision = self.preview(&request).unwrap();
-        let noisy = self.scenario == "noisy";
         self.ran.store(true, Ordering::SeqCst);
+        let question = request.messages.last().unwrap().content.clone();
+        let script = Script {
+            reused: request.messages.len() > 1,
+            noisy: self.scenario == "noisy",
+            breaks: (question.contains("break") && decision.lane == LaneId::Npu).then(|| self.broke.clone()),
+            question,
+            sender,
+        };
         std::thread::spawn(move || {
-            let _ = answer(&request, decision, noisy, &sender);
+            let _ = script.play(decision);
         });
         receiver
     }
 }
 
-fn answer(
-    request: &ChatRequest,
-    decision: RoutingDecision,
+const FAULT: &str = "QNN error 1100, device lost";
+/// Tokens that an NPU lane gives before it breaks.
+const BEFORE_FAULT: usize = 5;
+
+/// One answer.
+struct Script {
+    question: String,
+    reused: bool,
     noisy: bool,
-    sender: &UnboundedSender<GenerationEvent>,
-) -> Result<(), tokio::sync::mpsc::error::SendError<GenerationEvent>> {
-    let question = request.messages.last().unwrap().content.clone();
-    let start = Instant::now();
-    let total = decision.prompt_tokens;
-    let reused = if request.messages.len() > 1 { total * 2 / 3 } else { 0 };
-    sender.send(GenerationEvent::Routed(decision))?;
-    if noisy {
-        // Through the descriptors, as a native library does; `println!` would be caught by the test harness.
-        rustix::io::write(rustix::stdio::stdout(), b"native noise on 1\n").unwrap();
-        rustix::io::write(rustix::stdio::stderr(), b"native noise on 2\n").unwrap();
-    }
-    let pause = Duration::from_millis(if question.contains("slow") { 600 } else { 10 });
-    for part in 0..=4 {
-        let done = reused + (total - reused) * part / 4;
-        sender.send(GenerationEvent::PrefillProgress(PrefillProgress { done, total, reused }))?;
-        std::thread::sleep(pause);
-    }
-    let prefill = start.elapsed();
-    let text = if question.contains("story") { ANSWER.repeat(20) } else { ANSWER.to_string() };
-    let pieces: Vec<&str> = text.split_inclusive(' ').collect();
-    let (mut last, mut latencies, mut ttft) = (None, Vec::new(), None);
-    for (index, piece) in pieces.iter().enumerate() {
-        let jitter = (index * 7919) % 5;
-        let stall = if index % 37 == 21 { 60 } else { 0 };
-        std::thread::sleep(Duration::from_millis(12 + jitter as u64 + stall));
-        let at = Instant::now();
-        match last.replace(at) {
-            Some(last) => latencies.push(at - last),
-            None => ttft = Some(at - start),
+    /// Set where the NPU lane breaks on the way.
+    breaks: Option<Arc<AtomicBool>>,
+    sender: UnboundedSender<GenerationEvent>,
+}
+
+type Played = Result<(), tokio::sync::mpsc::error::SendError<GenerationEvent>>;
+
+impl Script {
+    fn play(&self, decision: RoutingDecision) -> Played {
+        let start = Instant::now();
+        let (total, mut lane) = (decision.prompt_tokens, decision.lane);
+        let reused = if self.reused { total * 2 / 3 } else { 0 };
+        self.sender.send(GenerationEvent::Routed(decision))?;
+        if self.noisy {
+            // Through the descriptors, as a native library does; `println!` would be caught by the test harness.
+            rustix::io::write(rustix::stdio::stdout(), b"native noise on 1\n").unwrap();
+            rustix::io::write(rustix::stdio::stderr(), b"native noise on 2\n").unwrap();
         }
-        sender.send(GenerationEvent::Token(Token {
-            text: (*piece).into(),
-            id: index as u32,
-            at,
-            lane: LaneId::Cpu,
-        }))?;
+        self.prefill(total, reused)?;
+        let prefill = start.elapsed();
+        let text = if self.question.contains("story") { ANSWER.repeat(20) } else { ANSWER.to_string() };
+        let pieces: Vec<&str> = text.split_inclusive(' ').collect();
+        let (mut last, mut latencies, mut ttft) = (None, Vec::new(), None);
+        for (index, piece) in pieces.iter().enumerate() {
+            if let Some(broke) = self.breaks.as_ref().filter(|_| index == BEFORE_FAULT) {
+                broke.store(true, Ordering::SeqCst);
+                lane = LaneId::Cpu;
+                self.sender.send(GenerationEvent::LaneChanged(LaneChange {
+                    from: LaneId::Npu,
+                    to: lane,
+                    after_tokens: index,
+                    context_limit: CONTEXT.1,
+                    emulated: false,
+                    reason: format!("npu failed: {FAULT}"),
+                }))?;
+                self.prefill(total + index, 0)?;
+            }
+            let jitter = (index * 7919) % 5;
+            let stall = if index % 37 == 21 { 60 } else { 0 };
+            std::thread::sleep(Duration::from_millis(12 + jitter as u64 + stall));
+            let at = Instant::now();
+            match last.replace(at) {
+                Some(last) => latencies.push(at - last),
+                None => ttft = Some(at - start),
+            }
+            self.sender.send(GenerationEvent::Token(Token { text: (*piece).into(), id: index as u32, at, lane }))?;
+        }
+        let reason = match self.question.as_str() {
+            q if q.contains("length") => FinishReason::Length,
+            q if q.contains("error") => FinishReason::Error("the lane broke: QNN error 1100, device lost".into()),
+            _ => FinishReason::Stop,
+        };
+        self.sender.send(GenerationEvent::Finished(Finished {
+            reason,
+            usage: Usage { prompt_tokens: total, completion_tokens: pieces.len(), reused_tokens: reused },
+            timings: Timings { ttft, prefill, prefill_tokens: total - reused, token_latencies: latencies },
+        }))
     }
-    let reason = match question.as_str() {
-        q if q.contains("length") => FinishReason::Length,
-        q if q.contains("error") => FinishReason::Error("the lane broke: QNN error 1100, device lost".into()),
-        _ => FinishReason::Stop,
-    };
-    sender.send(GenerationEvent::Finished(Finished {
-        reason,
-        usage: Usage { prompt_tokens: total, completion_tokens: pieces.len(), reused_tokens: reused },
-        timings: Timings { ttft, prefill, prefill_tokens: total - reused, token_latencies: latencies },
-    }))
+
+    fn prefill(&self, total: usize, reused: usize) -> Played {
+        let pause = Duration::from_millis(if self.question.contains("slow") { 600 } else { 10 });
+        for part in 0..=4 {
+            let done = reused + (total - reused) * part / 4;
+            self.sender.send(GenerationEvent::PrefillProgress(PrefillProgress { done, total, reused }))?;
+            std::thread::sleep(pause);
+        }
+        Ok(())
+    }
 }
 
 fn sample() -> DeviceSample {

@@ -23,7 +23,7 @@ mod quality;
 mod quantize;
 mod quantized;
 mod ranges;
-pub mod sink;
+mod sink;
 mod stage;
 mod weights;
 

@@ -25,6 +25,8 @@ pub enum ContextError {
          --target npu --soc`"
     )]
     OtherChip { name: &'static str, built: String, wanted: String },
+    #[error("QNN does not take its binary: {0}\nBuild the model again with `ortalk build --target npu`")]
+    Refused(String),
     #[error("it holds no compiled graph")]
     NoContext,
     #[error("beside the compiled graph it has {count} nodes, such as {first}")]
@@ -89,12 +91,12 @@ impl Context {
     }
 }
 
-/// Checks a compiled model against what it is to run on. A model that is not compiled passes: the execution provider
-/// compiles it.
-pub fn check(model: &Path, plugin: &QnnPlugin, told: &[(String, String)]) -> Result<(), ContextError> {
+/// Checks a compiled model against what it is to run on, and says whether it is one: a model that is not compiled passes,
+/// as the execution provider compiles it.
+pub fn check(model: &Path, plugin: &QnnPlugin, told: &[(String, String)]) -> Result<bool, ContextError> {
     let file = ContextFile::read(model)?;
     if file.contexts.is_empty() {
-        return Ok(());
+        return Ok(false);
     }
     check_binaries(&file, model)?;
     let newest = file.contexts.iter().filter_map(|context| context.sdk).max();
@@ -104,10 +106,10 @@ pub fn check(model: &Path, plugin: &QnnPlugin, told: &[(String, String)]) -> Res
     {
         return Err(ContextError::NewerSdk { built, installed });
     }
-    match &file.compatibility {
-        Some(compatibility) => compatibility.check(told),
-        None => Ok(()),
+    if let Some(compatibility) = &file.compatibility {
+        compatibility.check(told)?;
     }
+    Ok(true)
 }
 
 impl Compatibility {
@@ -280,7 +282,7 @@ mod tests {
         (dir, path)
     }
 
-    fn checked(binary: &str, sdk: &str, compatibility: &str) -> Result<(), String> {
+    fn checked(binary: &str, sdk: &str, compatibility: &str) -> Result<bool, String> {
         let (dir, path) = wrapper(binary, sdk, compatibility);
         let plugin = QnnPlugin { library: dir.path().join("plugin"), backend: dir.path().join("QnnHtp") };
         let told = [("htp_arch".to_owned(), "73".to_owned()), ("soc_model".to_owned(), "60".to_owned())];
@@ -290,10 +292,10 @@ mod tests {
     #[test]
     fn what_fits_passes() {
         let fits = "v2:6:2.51.0:5.51.0:73:60:0:0";
-        assert_eq!(checked("m.bin", "v2.50.1.250101000000", fits), Ok(()));
-        assert_eq!(checked("./m.bin", "v2.49.9.250101000000", "v2:6:2.51.0:5.51.0:0:0:0:0"), Ok(()));
-        assert_eq!(checked("m.bin", "", "v2:6:2.51.0:5.51.0:73,81:60,88:8,8:0"), Ok(()));
-        assert_eq!(checked("m.bin", "what?", "v9:something new"), Ok(()));
+        assert_eq!(checked("m.bin", "v2.50.1.250101000000", fits), Ok(true));
+        assert_eq!(checked("./m.bin", "v2.49.9.250101000000", "v2:6:2.51.0:5.51.0:0:0:0:0"), Ok(true));
+        assert_eq!(checked("m.bin", "", "v2:6:2.51.0:5.51.0:73,81:60,88:8,8:0"), Ok(true));
+        assert_eq!(checked("m.bin", "what?", "v9:something new"), Ok(true));
     }
 
     #[test]
@@ -325,6 +327,8 @@ mod tests {
         assert!(matches!(check_compiled(&path), Err(ContextError::Read(_))));
         std::fs::write(&path, proto::Model::default().encode_to_vec()).unwrap();
         assert_eq!(check_compiled(&path), Err(ContextError::NoContext));
+        let plugin = QnnPlugin { library: path.clone(), backend: path.clone() };
+        assert_eq!(check(&path, &plugin, &[]), Ok(false));
         let node = |operator: &str| proto::Node { op_type: operator.into(), ..proto::Node::default() };
         let graph = proto::Graph { node: vec![node("EPContext"), node("Cast")] };
         std::fs::write(&path, proto::Model { graph: Some(graph), ..Default::default() }.encode_to_vec()).unwrap();

@@ -27,7 +27,8 @@ impl OnnxRuntime {
         let elsewhere: Vec<_> = nodes.into_iter().filter(|node| node.provider != QNN_PROVIDER).collect();
         let reasons = notes.reasons();
         if elsewhere.is_empty() {
-            let reason = std::iter::once(said.to_owned()).chain(reasons).collect::<Vec<_>>().join("\n  ");
+            let more = reasons.into_iter().filter(|reason| !said.contains(reason.as_str()));
+            let reason = std::iter::once(said.to_owned()).chain(more).collect::<Vec<_>>().join("\n  ");
             return RuntimeError::Session { model: model.into(), reason };
         }
         RuntimeError::NotOnNpu { model: model.into(), elsewhere, total, reasons }

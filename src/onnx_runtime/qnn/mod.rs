@@ -2,7 +2,6 @@
 //! there.
 
 mod absence;
-mod child;
 mod compile;
 mod context_file;
 mod diagnosis;
@@ -12,10 +11,10 @@ use std::path::{Path, PathBuf};
 use ort::device::Device;
 use ort::session::Session;
 use ort::session::builder::SessionBuilder;
+use serde::{Deserialize, Serialize};
 
 pub use absence::NpuAbsence;
-pub use child::{CompileError, CompileRequest, compile_in_child, serve_compile};
-pub use compile::CompileReport;
+pub use compile::{CompileError, CompileReport, CompileRequest, compile_in_child, serve_compile};
 pub use context_file::{ContextError, SdkVersion};
 
 use super::devices::{self, DeviceKind};
@@ -23,12 +22,13 @@ use super::placement::{self, RECORD_KEY};
 use super::{OnnxRuntime, RuntimeError, c_api};
 use crate::model::NpuOptions;
 use crate::provision::QnnPlugin;
+use crate::telemetry::drivers;
 
 /// The name of QNN's execution provider.
 pub const QNN_PROVIDER: &str = "QNNExecutionProvider";
 
 /// What QNN runs on.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct QnnDevice {
     /// For people: "Qualcomm NPU", or the maker of the processor that simulates one.
     pub name: String,
@@ -48,7 +48,7 @@ impl OnnxRuntime {
     pub fn qnn_device(&self) -> Option<QnnDevice> {
         let device = self.hexagon()?;
         let maker = device.hardware_device().vendor().unwrap_or("unknown");
-        let emulated = is_emulated(devices::kind(&device), Path::new("/dev"));
+        let emulated = is_emulated(devices::kind(&device), &drivers::root());
         let name = if emulated { format!("simulator on {maker} processor") } else { format!("{maker} NPU") };
         Some(QnnDevice { name, emulated })
     }
@@ -60,9 +60,12 @@ impl OnnxRuntime {
     /// QNN: then the error lists such nodes, with the execution provider's reasons.
     pub fn npu_session(&self, model: &Path, plugin: &QnnPlugin, options: &NpuOptions) -> Result<Session, RuntimeError> {
         self.register_qnn(plugin)?;
-        context_file::check(model, plugin, &options.for_provider()?)
-            .map_err(|error| RuntimeError::Context { model: model.into(), error })?;
-        self.proven_session(model, plugin, options, &[])
+        let wrong = |error| RuntimeError::Context { model: model.into(), error };
+        let compiled = context_file::check(model, plugin, &options.for_provider()?).map_err(wrong)?;
+        self.proven_session(model, plugin, options, &[]).map_err(|error| match error {
+            RuntimeError::Session { reason, .. } if compiled => wrong(ContextError::Refused(reason)),
+            error => error,
+        })
     }
 
     /// `entries` are further configuration entries for the session.
@@ -95,7 +98,8 @@ impl OnnxRuntime {
         Ok(session)
     }
 
-    /// The Hexagon NPU, or what stands in for it. QNN may list a GPU as well, and the processor beside a real NPU.
+    /// The Hexagon NPU, or what stands in for it. QNN may list a GPU as well, and the processor beside a real NPU; it has a
+    /// simulator for x86-64 only.
     fn hexagon(&self) -> Option<Device<'_>> {
         let offered = |kind| {
             move |device: &Device<'_>| {
@@ -103,7 +107,8 @@ impl OnnxRuntime {
             }
         };
         let find = |kind| self.environment.devices().find(offered(kind));
-        find(DeviceKind::Npu).or_else(|| find(DeviceKind::Cpu))
+        let stands_in = cfg!(target_arch = "x86_64") || drivers::compute_dsp(&drivers::root()).is_some();
+        find(DeviceKind::Npu).or_else(|| find(DeviceKind::Cpu).filter(|_| stands_in))
     }
 
     fn qnn_builder(
@@ -150,11 +155,25 @@ fn expect_file(what: &'static str, path: &Path) -> Result<(), RuntimeError> {
 }
 
 /// Where no NPU is listed, only Linux's node of the compute DSP speaks for one: ONNX Runtime does not list it there.
-fn is_emulated(kind: DeviceKind, dev: &Path) -> bool {
-    kind != DeviceKind::Npu && absence::compute_dsp(dev).is_none()
+fn is_emulated(kind: DeviceKind, root: &Path) -> bool {
+    kind != DeviceKind::Npu && drivers::compute_dsp(root).is_none()
 }
 
-/// In `dev`, the folder of device nodes.
 pub(super) fn look(runtime: &OnnxRuntime, plugin_folders: &[PathBuf]) -> NpuAbsence {
-    absence::look(&runtime.devices(), plugin_folders, Path::new("/dev"))
+    absence::look(&runtime.devices(), plugin_folders, &drivers::root())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_simulator_is_told_from_an_npu() {
+        let dir = tempfile::tempdir().unwrap();
+        assert!(is_emulated(DeviceKind::Cpu, dir.path()));
+        assert!(!is_emulated(DeviceKind::Npu, dir.path()));
+        std::fs::create_dir(dir.path().join("dev")).unwrap();
+        std::fs::write(dir.path().join("dev/fastrpc-cdsp"), "").unwrap();
+        assert!(!is_emulated(DeviceKind::Cpu, dir.path()));
+    }
 }

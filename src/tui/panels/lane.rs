@@ -1,5 +1,7 @@
 //! Which silicon? The lane that runs, its proof of placement, and what became of the other lanes.
 
+use std::time::Instant;
+
 use ratatui::text::Line;
 
 use crate::engine::{LaneState, LaneStatus};
@@ -24,12 +26,15 @@ pub fn lines(state: &State, skin: &Skin, _columns: usize) -> Vec<Text> {
         };
         return vec![Line::from(vec![skin.absent(), skin.dim(format!(" {text}"))])];
     };
-    let active = state.active_lane();
+    let (active, now) = (state.active_lane(), state.now);
     let mut lines = Vec::new();
     if let Some(lane) = active {
-        let running = state.busy();
-        let (sign, style) =
-            if running { (skin.glyphs.running, skin.theme.lane) } else { (skin.glyphs.ready, skin.theme.good) };
+        let loading = matches!(lane.state, LaneState::Loading { .. });
+        let (sign, style) = match (loading, state.busy()) {
+            (true, _) => (skin.glyphs.absent, skin.theme.dim),
+            (false, true) => (skin.glyphs.running, skin.theme.lane),
+            (false, false) => (skin.glyphs.ready, skin.theme.good),
+        };
         let mut first = vec![skin.styled(style, pad_right(&format!("{sign} {}", lane.id), NAME))];
         first.push(skin.plain(lane.execution_provider.clone()));
         if lane.emulated {
@@ -38,12 +43,21 @@ pub fn lines(state: &State, skin: &Skin, _columns: usize) -> Vec<Text> {
         }
         first.extend(lane.threads.into_iter().flat_map(|n| [skin.dot(), skin.plain(plural(n, "thread"))]));
         lines.push(Line::from(first));
-        let mut second = vec![skin.plain(" ".repeat(NAME)), placement(lane, skin)];
+        let what = if let LaneState::Loading { since } = lane.state {
+            skin.dim(loading_for(now.saturating_duration_since(since)))
+        } else {
+            placement(lane, skin)
+        };
+        let mut second = vec![skin.plain(" ".repeat(NAME)), what];
+        if let [first, ..] = lane.graphs_elsewhere()[..] {
+            let count = plural(lane.graphs_elsewhere().len(), "graph");
+            second.push(skin.dim(format!(", {count} on {}", short_provider(first))));
+        }
         second.extend(lane.device.iter().flat_map(|name| [skin.dot(), skin.dim(one_line(name))]));
         lines.push(Line::from(second));
     }
     for lane in snapshot.lanes.iter().filter(|lane| active.is_none_or(|active| active.id != lane.id)) {
-        lines.push(other(lane, skin));
+        lines.push(other(lane, skin, now));
     }
     if snapshot.lanes.is_empty() {
         lines.push(Line::from(vec![skin.styled(skin.theme.error, format!("{} no lane", skin.glyphs.rejected))]));
@@ -52,9 +66,8 @@ pub fn lines(state: &State, skin: &Skin, _columns: usize) -> Vec<Text> {
 }
 
 fn placement(lane: &LaneStatus, skin: &Skin) -> ratatui::text::Span<'static> {
-    match &lane.placement {
-        Some(placement) => {
-            let (on, total) = (placement.nodes_on(&lane.execution_provider), placement.total());
+    match lane.nodes() {
+        Some((on, total)) => {
             let style = if on == total { skin.theme.number } else { skin.theme.warning };
             skin.styled(style, format!("{on} of {total} nodes"))
         }
@@ -62,7 +75,11 @@ fn placement(lane: &LaneStatus, skin: &Skin) -> ratatui::text::Span<'static> {
     }
 }
 
-fn other(lane: &LaneStatus, skin: &Skin) -> Text {
+fn loading_for(time: std::time::Duration) -> String {
+    format!("loading, {} s", time.as_secs())
+}
+
+fn other(lane: &LaneStatus, skin: &Skin, now: Instant) -> Text {
     let head = |sign: &str| pad_right(&format!("{sign} {}", lane.id), NAME);
     let reason = match &lane.state {
         LaneState::Ready => {
@@ -73,6 +90,10 @@ fn other(lane: &LaneStatus, skin: &Skin) -> Text {
             }
             spans.extend([skin.dot(), placement(lane, skin)]);
             return Line::from(spans);
+        }
+        LaneState::Loading { since } => {
+            let head = skin.dim(head(skin.glyphs.absent));
+            return Line::from(vec![head, skin.dim(loading_for(now.saturating_duration_since(*since)))]);
         }
         LaneState::Absent { reason } => (skin.theme.dim, reason.clone()),
         LaneState::Failed { reason } => (skin.theme.error, format!("failed: {reason}")),

@@ -2,7 +2,7 @@
 
 use ratatui::text::Line;
 
-use crate::engine::RoutingDecision;
+use crate::engine::{LaneChange, Policy, Rejection, RoutingDecision, Rule};
 
 use super::super::answer::Answer;
 use super::super::format;
@@ -21,28 +21,65 @@ pub fn lines(state: &State, skin: &Skin, _columns: usize) -> Vec<Text> {
     let Some((answer, decision)) = state.answer.as_ref().and_then(|a| a.decision.as_ref().map(|d| (a, d))) else {
         return vec![Line::from(vec![skin.absent(), skin.dim(" no request yet")])];
     };
-    let mut lines = vec![
-        Line::from(vec![
-            skin.number(decision.prompt_tokens.to_string()),
-            skin.dim(" prompt + "),
-            skin.number(decision.answer_tokens.to_string()),
-            skin.dim(" answer tokens"),
-        ]),
-        Line::from(vec![
-            skin.styled(skin.theme.good, pad_right(&format!("{} {}", skin.glyphs.chosen, decision.lane), NAME)),
-            skin.plain(decision.rule.explain()),
-            skin.dot(),
-            skin.dim(format!("context {}", decision.context_limit)),
-        ]),
-        times(answer, decision, skin),
-    ];
+    let mut lines = vec![needed(decision, skin), chosen(decision, skin), times(answer, decision, skin)];
     for rejection in &decision.rejected {
-        lines.push(Line::from(vec![
-            skin.dim(pad_right(&format!("{} {}", skin.glyphs.rejected, rejection.lane), NAME)),
-            skin.dim(one_line(&rejection.reason)),
-        ]));
+        let change = answer.change.as_ref().filter(|change| change.to == rejection.lane);
+        lines.push(change.map_or_else(|| rejected(rejection, skin), |change| moved(change, skin)));
+    }
+    // Back to the lane that was chosen first.
+    if let Some(change) = answer.change.as_ref().filter(|change| change.to == decision.lane) {
+        lines.push(moved(change, skin));
     }
     lines
+}
+
+/// Tokens of the answer that counted.
+pub fn room(decision: &RoutingDecision) -> usize {
+    decision.needed_tokens.saturating_sub(decision.prompt_tokens)
+}
+
+/// `37 prompt + 128 of 1024 answer = 165 tokens`
+fn needed(decision: &RoutingDecision, skin: &Skin) -> Text {
+    let room = room(decision);
+    let mut spans = vec![skin.number(decision.prompt_tokens.to_string()), skin.dim(" prompt + ")];
+    spans.push(skin.number(room.to_string()));
+    if room < decision.answer_tokens {
+        spans.push(skin.dim(format!(" of {}", decision.answer_tokens)));
+    }
+    spans.push(skin.dim(" answer = "));
+    spans.push(skin.number((decision.prompt_tokens + room).to_string()));
+    spans.push(skin.dim(" tokens"));
+    Line::from(spans)
+}
+
+fn chosen(decision: &RoutingDecision, skin: &Skin) -> Text {
+    let mut spans = vec![
+        skin.styled(skin.theme.good, pad_right(&format!("{} {}", skin.glyphs.chosen, decision.lane), NAME)),
+        skin.plain(decision.rule.explain()),
+        skin.dot(),
+        skin.dim(format!("context {}", decision.context_limit)),
+    ];
+    if decision.policy != Policy::Auto && decision.rule != Rule::Requested {
+        spans.extend([skin.dot(), skin.dim(format!("policy {}", decision.policy.name()))]);
+    }
+    Line::from(spans)
+}
+
+fn rejected(rejection: &Rejection, skin: &Skin) -> Text {
+    Line::from(vec![
+        skin.dim(pad_right(&format!("{} {}", skin.glyphs.rejected, rejection.lane), NAME)),
+        skin.dim(one_line(&rejection.reason)),
+    ])
+}
+
+/// The lane that an answer moved to.
+fn moved(change: &LaneChange, skin: &Skin) -> Text {
+    Line::from(vec![
+        skin.styled(skin.theme.warning, pad_right(&format!("{} {}", skin.glyphs.chosen, change.to), NAME)),
+        skin.plain(format!("from token {}", change.after_tokens + 1)),
+        skin.dot(),
+        skin.dim(one_line(&change.reason)),
+    ])
 }
 
 /// The first token's time as it was predicted and as it was.

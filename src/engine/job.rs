@@ -1,0 +1,115 @@
+//! A request on its way through the lanes: what was asked, and the answer so far. Everything that the next token depends
+//! on, besides the model, is in here; so the answer can go on in another lane as if nothing had happened.
+
+use std::time::Instant;
+
+use tokio::sync::mpsc::UnboundedSender;
+
+use super::event::{FinishReason, Finished, GenerationEvent, Timings, Token, Usage};
+use super::lane::LaneId;
+use super::request::Sampling;
+use super::sampler::Sampler;
+use super::text::{Detokenizer, StopMatcher};
+use crate::model::Tokenizer;
+
+/// A request that was routed, templated and tokenized.
+pub struct Request {
+    pub prompt: Vec<u32>,
+    pub sampling: Sampling,
+    pub max_tokens: usize,
+    pub stop: Vec<String>,
+    /// The request named its lane: the answer begins and ends there.
+    pub pinned: bool,
+    /// When the front end handed the request over.
+    pub submitted: Instant,
+    pub events: UnboundedSender<GenerationEvent>,
+}
+
+pub struct Job {
+    pub prompt: Vec<u32>,
+    pub max_tokens: usize,
+    pub pinned: bool,
+    pub submitted: Instant,
+    pub events: UnboundedSender<GenerationEvent>,
+    pub sampler: Sampler,
+    pub usage: Usage,
+    pub timings: Timings,
+    detokenizer: Detokenizer,
+    stops: StopMatcher,
+    last_token: Option<Instant>,
+}
+
+impl Job {
+    pub fn new(request: Request) -> Self {
+        let Request { prompt, sampling, max_tokens, stop, pinned, submitted, events } = request;
+        Self {
+            sampler: Sampler::new(sampling, &prompt),
+            usage: Usage { prompt_tokens: prompt.len(), ..Usage::default() },
+            timings: Timings::default(),
+            detokenizer: Detokenizer::default(),
+            stops: StopMatcher::new(&stop),
+            last_token: None,
+            prompt,
+            max_tokens,
+            pinned,
+            submitted,
+            events,
+        }
+    }
+
+    /// The answer's tokens so far.
+    pub fn answered(&self) -> &[u32] {
+        self.detokenizer.tokens()
+    }
+
+    /// Prompt and answer so far: what a lane must have run before it can give the next token.
+    pub fn sequence(&self) -> Vec<u32> {
+        [&self.prompt, self.answered()].concat()
+    }
+
+    /// Nobody wants the answer any more.
+    pub fn is_cancelled(&self) -> bool {
+        self.events.is_closed()
+    }
+
+    pub fn send(&self, event: GenerationEvent) {
+        let _ = self.events.send(event);
+    }
+
+    /// Takes a token into the answer and sends its text. True where a stop text was met.
+    pub fn push(&mut self, token: u32, at: Instant, lane: LaneId, tokenizer: &Tokenizer) -> Result<bool, String> {
+        self.sampler.observe(token);
+        let text = self.detokenizer.push(tokenizer, token).map_err(|error| error.to_string())?;
+        let released = self.stops.push(&text);
+        match self.last_token.replace(at) {
+            None => self.timings.ttft = Some(at.duration_since(self.submitted)),
+            Some(last) => self.timings.token_latencies.push(at.duration_since(last)),
+        }
+        self.usage.completion_tokens += 1;
+        self.send(GenerationEvent::Token(Token { text: released.text, id: token, at, lane }));
+        Ok(released.stopped)
+    }
+
+    /// Ends the answer. What was held back, as a possible stop text or an incomplete character, comes out where the
+    /// answer is not given up.
+    pub fn finish(mut self, reason: FinishReason, tokenizer: &Tokenizer) {
+        let reason = match reason {
+            FinishReason::Stop | FinishReason::Length | FinishReason::ContextFull => {
+                self.release_held(tokenizer).err().map_or(reason, FinishReason::Error)
+            }
+            FinishReason::Cancelled | FinishReason::Error(_) => reason,
+        };
+        let finished = Finished { reason, usage: self.usage, timings: std::mem::take(&mut self.timings) };
+        self.send(GenerationEvent::Finished(finished));
+    }
+
+    fn release_held(&mut self, tokenizer: &Tokenizer) -> Result<(), String> {
+        let incomplete = self.detokenizer.finish(tokenizer).map_err(|error| error.to_string())?;
+        let released = self.stops.push(&incomplete);
+        let text = if released.stopped { released.text } else { released.text + &self.stops.finish() };
+        if !text.is_empty() {
+            self.send(GenerationEvent::TrailingText(text));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,209 @@
+//! The lanes as their threads, the dispatcher and the engine share them: how each stands, and where its jobs go.
+
+use std::sync::mpsc::Sender;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::event::{FinishReason, GenerationEvent, LaneChange};
+use super::generate::{LaneDecoder, Measured, reusable};
+use super::job::Job;
+use super::lane::{LaneId, LaneState, LaneStatus, OpenLane};
+use super::route::{LaneFacts, Policy, RouteError, RoutingDecision, RoutingFacts, route};
+use crate::model::Tokenizer;
+use crate::telemetry::latency::tokens_per_second;
+
+/// Shorter prefills are mostly overhead; their rate would mislead the router's prediction.
+const SHORTEST_MEASURED_PREFILL: usize = 16;
+
+pub struct Lanes {
+    list: Mutex<Vec<Lane>>,
+    changed: Condvar,
+    /// Lanes on a simulator may be chosen without being named.
+    emulation: bool,
+}
+
+pub struct Lane {
+    pub status: LaneStatus,
+    /// Where its thread takes jobs from; `None` for a lane that is absent, and for all of them when the engine ends.
+    pub jobs: Option<Sender<Job>>,
+    /// The tokens whose keys and values the last answer left in its cache.
+    cached: Vec<u32>,
+    /// `Decoder::shortest_prefill`.
+    shortest_prefill: usize,
+}
+
+impl Lanes {
+    /// In the order in which the router prefers them.
+    pub fn new(emulation: bool) -> Self {
+        Self { list: Mutex::default(), changed: Condvar::new(), emulation }
+    }
+
+    pub fn add(&self, status: LaneStatus, jobs: Option<Sender<Job>>) {
+        self.lock().push(Lane { status, jobs, cached: Vec::new(), shortest_prefill: 1 });
+    }
+
+    pub fn statuses(&self) -> Vec<LaneStatus> {
+        self.lock().iter().map(|lane| lane.status.clone()).collect()
+    }
+
+    /// Waits until `done` says so, at most for so long (`None`: for ever), and returns how the lanes stand then.
+    pub fn wait(&self, patience: Option<Duration>, done: impl Fn(&[Lane]) -> bool) -> Vec<LaneStatus> {
+        let until = patience.map(|patience| Instant::now() + patience);
+        let mut lanes = self.lock();
+        while !done(&lanes) {
+            let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+            lanes = match left {
+                Some(left) if left.is_zero() => break,
+                Some(left) => self.changed.wait_timeout(lanes, left).unwrap_or_else(PoisonError::into_inner).0,
+                None => self.changed.wait(lanes).unwrap_or_else(PoisonError::into_inner),
+            };
+        }
+        lanes.iter().map(|lane| lane.status.clone()).collect()
+    }
+
+    /// Takes no more jobs, so that the lanes' threads end.
+    pub fn close(&self) {
+        for lane in self.lock().iter_mut() {
+            lane.jobs = None;
+        }
+    }
+
+    /// Asks the router about a conversation whose prompt is `prompt`.
+    pub fn decide(
+        &self,
+        prompt: &[u32],
+        answer_tokens: usize,
+        policy: Policy,
+        requested: Option<LaneId>,
+    ) -> Result<RoutingDecision, RouteError> {
+        let lanes = self.lock();
+        let lanes: Vec<LaneFacts<'_>> = lanes
+            .iter()
+            .map(|lane| LaneFacts {
+                status: &lane.status,
+                reusable_tokens: reusable(&lane.cached, prompt, lane.shortest_prefill),
+            })
+            .collect();
+        route(&RoutingFacts {
+            prompt_tokens: prompt.len(),
+            answer_tokens,
+            lanes: &lanes,
+            policy,
+            requested,
+            emulation: self.emulation,
+        })
+    }
+
+    /// Gives a job to a lane's thread; gives it back where there is none any more.
+    pub fn send(&self, id: LaneId, job: Job) -> Result<(), Box<Job>> {
+        let lanes = self.lock();
+        match lanes.iter().find(|lane| lane.status.id == id).and_then(|lane| lane.jobs.as_ref()) {
+            Some(jobs) => jobs.send(job).map_err(|error| Box::new(error.0)),
+            None => Err(Box::new(job)),
+        }
+    }
+
+    pub fn set_loading(&self, id: LaneId) {
+        self.change(id, |lane| {
+            lane.status.state = LaneState::Loading { since: Instant::now() };
+            lane.status.placement.clear();
+        });
+    }
+
+    pub fn set_ready(&self, id: LaneId, open: &OpenLane) {
+        self.change(id, |lane| {
+            lane.shortest_prefill = open.decoder.shortest_prefill();
+            lane.cached.clear();
+            let status = &mut lane.status;
+            status.state = LaneState::Ready;
+            status.context_limit = open.decoder.context_limit();
+            status.placement = open.placement.clone();
+            if open.device.is_some() {
+                status.device = open.device.clone();
+            }
+        });
+    }
+
+    /// Takes a lane out of service.
+    pub fn set_failed(&self, id: LaneId, reason: &str) {
+        self.change(id, |lane| {
+            lane.cached.clear();
+            lane.status.state = LaneState::Failed { reason: reason.to_owned() };
+        });
+    }
+
+    /// Publishes the rates that an answer measured and what it left in the cache, for the router's predictions.
+    pub fn record(&self, decoder: &LaneDecoder, measured: &Measured) {
+        self.change(decoder.id, |lane| {
+            lane.cached = decoder.cached().to_vec();
+            let rates = &mut lane.status.measured;
+            let seconds = measured.prefill.as_secs_f64();
+            if measured.prefill_tokens >= SHORTEST_MEASURED_PREFILL && seconds > 0.0 {
+                rates.prefill = Some(measured.prefill_tokens as f64 / seconds);
+            }
+            rates.decode = tokens_per_second(&measured.token_latencies).or(rates.decode);
+        });
+    }
+
+    /// Goes on with a job that its lane cannot finish: in the first other lane that is ready and has room, unless the
+    /// request named its lane. `broken` is the fault; without one the context is full.
+    pub fn hand_over(&self, job: Job, from: LaneId, broken: Option<&str>, tokenizer: &Tokenizer) {
+        let needed = job.prompt.len() + job.answered().len() + 1;
+        let next = if job.pinned { None } else { self.next(from, needed) };
+        let Some(next) = next else {
+            let reason = match broken {
+                None => FinishReason::ContextFull,
+                Some(fault) if job.pinned => FinishReason::Error(format!(
+                    "the {from} lane, which was asked for, failed: {fault}; another lane may answer if none is asked for"
+                )),
+                Some(fault) => {
+                    FinishReason::Error(format!("the {from} lane failed, and no other can go on with it: {fault}"))
+                }
+            };
+            return job.finish(reason, tokenizer);
+        };
+        let reason = match broken {
+            Some(fault) => format!("{from} failed: {fault}"),
+            None => format!("the context of {} is full", self.limit(from)),
+        };
+        job.send(GenerationEvent::LaneChanged(LaneChange {
+            from,
+            to: next.id,
+            after_tokens: job.answered().len(),
+            context_limit: next.context_limit,
+            emulated: next.emulated,
+            reason,
+        }));
+        if let Err(job) = self.send(next.id, job) {
+            // The engine is ending.
+            job.finish(FinishReason::Cancelled, tokenizer);
+        }
+    }
+
+    fn next(&self, from: LaneId, needed: usize) -> Option<LaneStatus> {
+        let lanes = self.lock();
+        let can = |lane: &LaneStatus| {
+            lane.id != from
+                && lane.state == LaneState::Ready
+                && lane.context_limit >= needed
+                && (self.emulation || !lane.emulated)
+        };
+        lanes.iter().map(|lane| &lane.status).find(|lane| can(lane)).cloned()
+    }
+
+    fn limit(&self, id: LaneId) -> usize {
+        self.lock().iter().find(|lane| lane.status.id == id).map_or(0, |lane| lane.status.context_limit)
+    }
+
+    fn change(&self, id: LaneId, change: impl FnOnce(&mut Lane)) {
+        if let Some(lane) = self.lock().iter_mut().find(|lane| lane.status.id == id) {
+            change(lane);
+        }
+        self.changed.notify_all();
+    }
+
+    /// The lanes' states stay meaningful when a thread panicked while it held them: each is written in one step.
+    fn lock(&self) -> MutexGuard<'_, Vec<Lane>> {
+        self.list.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,253 @@
+use pretty_assertions::assert_eq;
+
+use super::super::lane::MeasuredRates;
+use super::*;
+
+fn lane(id: LaneId, context_limit: usize, state: LaneState) -> LaneStatus {
+    LaneStatus {
+        id,
+        execution_provider: format!("{id} provider"),
+        device: None,
+        emulated: false,
+        state,
+        context_limit,
+        threads: None,
+        placement: Vec::new(),
+        measured: MeasuredRates::default(),
+    }
+}
+
+fn facts(lanes: &[LaneStatus], reusable_tokens: usize) -> Vec<LaneFacts<'_>> {
+    lanes.iter().map(|status| LaneFacts { status, reusable_tokens }).collect()
+}
+
+fn two(npu: LaneState, cpu: LaneState) -> [LaneStatus; 2] {
+    [lane(LaneId::Npu, 512, npu), lane(LaneId::Cpu, 8192, cpu)]
+}
+
+fn absent() -> LaneState {
+    LaneState::Absent { reason: "no NPU found".into() }
+}
+
+fn failed() -> LaneState {
+    LaneState::Failed { reason: "it hung".into() }
+}
+
+fn loading() -> LaneState {
+    LaneState::Loading { since: std::time::Instant::now() }
+}
+
+#[derive(Clone, Copy)]
+struct Question {
+    prompt: usize,
+    answer: usize,
+    policy: Policy,
+    requested: Option<LaneId>,
+    emulation: bool,
+}
+
+const SHORT: Question = Question { prompt: 50, answer: 1024, policy: Policy::Auto, requested: None, emulation: false };
+
+fn ask(lanes: &[LaneStatus], question: Question) -> Result<RoutingDecision, RouteError> {
+    let Question { prompt, answer, policy, requested, emulation } = question;
+    let lanes = facts(lanes, 0);
+    route(&RoutingFacts { prompt_tokens: prompt, answer_tokens: answer, lanes: &lanes, policy, requested, emulation })
+}
+
+/// Lane, rule, tokens needed, and why not the other.
+fn decide(lanes: &[LaneStatus], question: Question) -> (LaneId, Rule, usize, String) {
+    let decision = ask(lanes, question).unwrap();
+    let rejected: Vec<String> = decision.rejected.iter().map(|r| format!("{}: {}", r.lane, r.reason)).collect();
+    (decision.lane, decision.rule, decision.needed_tokens, rejected.join(", "))
+}
+
+#[test]
+fn what_is_ready_and_what_fits() {
+    use LaneId::{Cpu, Npu};
+    use LaneState::Ready;
+    type Case = (&'static str, [LaneStatus; 2], Question, (LaneId, Rule, usize, &'static str));
+    let prompt = |prompt| Question { prompt, ..SHORT };
+    let cases: Vec<Case> = vec![
+        ("only one is ready", two(absent(), Ready), SHORT, (Cpu, Rule::OnlyReady, 178, "npu: no NPU found")),
+        ("the other loads", two(loading(), Ready), SHORT, (Cpu, Rule::OnlyReady, 178, "npu: still loading")),
+        ("the other broke", two(failed(), Ready), SHORT, (Cpu, Rule::OnlyReady, 178, "npu: failed: it hung")),
+        // 384 + 128 = 512: an answer of up to 1024 tokens does not keep a short question from the NPU.
+        ("short", two(Ready, Ready), prompt(384), (Npu, Rule::FirstThatFits, 512, "cpu: npu comes first")),
+        (
+            "one token too many",
+            two(Ready, Ready),
+            prompt(385),
+            (Cpu, Rule::FirstThatFits, 513, "npu: 513 tokens, context of 512"),
+        ),
+        // An answer that may be no longer than 20 tokens needs no room for more.
+        (
+            "a short answer",
+            two(Ready, Ready),
+            Question { prompt: 492, answer: 20, ..SHORT },
+            (Npu, Rule::FirstThatFits, 512, "cpu: npu comes first"),
+        ),
+        (
+            "too long for all",
+            two(Ready, Ready),
+            prompt(9000),
+            (Cpu, Rule::LongestContext, 9128, "npu: 9128 tokens, context of 512"),
+        ),
+        (
+            "asked for",
+            two(Ready, Ready),
+            Question { requested: Some(Cpu), ..SHORT },
+            (Cpu, Rule::Requested, 178, "npu: you asked for cpu"),
+        ),
+        (
+            "asked for while it loads",
+            two(loading(), Ready),
+            Question { requested: Some(Npu), ..SHORT },
+            (Npu, Rule::Requested, 178, "cpu: you asked for npu"),
+        ),
+        (
+            "asked for again",
+            two(failed(), Ready),
+            Question { requested: Some(Npu), ..SHORT },
+            (Npu, Rule::Requested, 178, "cpu: you asked for npu"),
+        ),
+    ];
+    for (name, lanes, question, (lane, rule, needed, rejected)) in cases {
+        assert_eq!(decide(&lanes, question), (lane, rule, needed, rejected.to_string()), "{name}");
+    }
+}
+
+#[test]
+fn policies_by_name() {
+    use LaneId::{Cpu, Npu};
+    let lanes = two(LaneState::Ready, LaneState::Ready);
+    let cases = [
+        // The prompt and one token are enough: an answer that outgrows the lane moves on.
+        (Policy::Npu, 511, (Npu, Rule::Preferred, 512, "cpu: npu comes first")),
+        (Policy::Npu, 512, (Cpu, Rule::FirstThatFits, 513, "npu: 513 tokens, context of 512")),
+        (Policy::Cpu, 50, (Cpu, Rule::Preferred, 51, "npu: cpu comes first")),
+        (Policy::Efficient, 511, (Npu, Rule::Efficient, 512, "cpu: npu comes first")),
+        (Policy::Efficient, 512, (Cpu, Rule::FirstThatFits, 513, "npu: 513 tokens, context of 512")),
+    ];
+    for (policy, prompt, (lane, rule, needed, rejected)) in cases {
+        let question = Question { prompt, policy, ..SHORT };
+        assert_eq!(decide(&lanes, question), (lane, rule, needed, rejected.to_string()), "{policy:?} {prompt}");
+    }
+    // A policy is a wish: without its lane another one answers, and says why.
+    let question = Question { policy: Policy::Npu, ..SHORT };
+    let expected = (Cpu, Rule::OnlyReady, 51, "npu: no NPU found".to_string());
+    assert_eq!(decide(&two(absent(), LaneState::Ready), question), expected);
+}
+
+fn measured(prefill: Option<f64>, decode: Option<f64>) -> MeasuredRates {
+    MeasuredRates { prefill, decode }
+}
+
+#[test]
+fn the_fastest_lane_is_known_once_all_were_measured() {
+    use LaneId::{Cpu, Npu};
+    let none = measured(None, None);
+    // 200 prompt tokens and the 128 that are expected of an answer.
+    let question = Question { prompt: 200, policy: Policy::Fastest, ..SHORT };
+    type Case = (&'static str, MeasuredRates, MeasuredRates, LaneId, Rule, &'static str);
+    let cases: [Case; 6] = [
+        ("nothing is known", none, none, Npu, Rule::Unmeasured, "cpu: npu is measured first"),
+        ("one is known", measured(Some(1000.0), Some(32.0)), none, Cpu, Rule::Unmeasured, "npu: cpu is measured first"),
+        (
+            // 0.2 + 4 s against 1 + 2 s
+            "decode decides",
+            measured(Some(1000.0), Some(32.0)),
+            measured(Some(200.0), Some(64.0)),
+            Cpu,
+            Rule::Fastest,
+            "npu: est. 4.2 s, cpu 3.0 s",
+        ),
+        (
+            // 0.2 + 4 s against 4 + 2 s
+            "prefill decides",
+            measured(Some(1000.0), Some(32.0)),
+            measured(Some(50.0), Some(64.0)),
+            Npu,
+            Rule::Fastest,
+            "cpu: est. 6.0 s, npu 4.2 s",
+        ),
+        (
+            // 328 tokens at 32 a second, 10.25 s, against 1 + 2 s
+            "a prefill too short to measure counts as decode",
+            measured(None, Some(32.0)),
+            measured(Some(200.0), Some(64.0)),
+            Cpu,
+            Rule::Fastest,
+            "npu: est. 10.2 s, cpu 3.0 s",
+        ),
+        (
+            "without decode nothing is predicted",
+            measured(Some(1000.0), None),
+            measured(Some(200.0), Some(64.0)),
+            Npu,
+            Rule::Unmeasured,
+            "cpu: npu is measured first",
+        ),
+    ];
+    for (name, npu, cpu, lane, rule, rejected) in cases {
+        let mut lanes = two(LaneState::Ready, LaneState::Ready);
+        (lanes[0].measured, lanes[1].measured) = (npu, cpu);
+        assert_eq!(decide(&lanes, question), (lane, rule, 328, rejected.to_string()), "{name}");
+        // Where only one fits, there is nothing to compare.
+        let long = Question { prompt: 500, ..question };
+        let expected = (Cpu, Rule::FirstThatFits, 628, "npu: 628 tokens, context of 512".to_string());
+        assert_eq!(decide(&lanes, long), expected, "{name}");
+    }
+}
+
+#[test]
+fn a_simulator_is_taken_only_by_who_asked_for_it() {
+    use LaneId::{Cpu, Npu};
+    let mut lanes = two(LaneState::Ready, LaneState::Ready);
+    lanes[0].emulated = true;
+    for policy in [Policy::Auto, Policy::Npu, Policy::Fastest, Policy::Efficient] {
+        let question = Question { policy, ..SHORT };
+        let decision = ask(&lanes, question).unwrap();
+        assert_eq!((decision.lane, decision.emulated), (Cpu, false), "{policy:?}");
+        assert_eq!(decision.rejected[0].reason, "emulated, which must be asked for");
+        let decision = ask(&lanes, Question { emulation: true, ..question }).unwrap();
+        assert_eq!((decision.lane, decision.emulated), (Npu, true), "{policy:?}");
+    }
+    assert_eq!(decide(&lanes, Question { requested: Some(Npu), ..SHORT }).0, Npu);
+}
+
+#[test]
+fn a_lane_that_is_absent_is_never_taken_silently() {
+    let error = ask(&two(absent(), LaneState::Ready), Question { requested: Some(LaneId::Npu), ..SHORT }).unwrap_err();
+    assert_eq!(error.to_string(), "the npu lane was asked for, but it is not ready: no NPU found");
+}
+
+#[test]
+fn no_lane_at_all_says_why_for_each() {
+    let error = ask(&two(absent(), failed()), SHORT).unwrap_err().to_string();
+    assert!(error.starts_with("no lane is ready: npu: no NPU found; cpu: failed: it hung"), "{error}");
+}
+
+#[test]
+fn the_prediction_is_of_the_new_tokens_at_the_measured_rates() {
+    let mut cpu = lane(LaneId::Cpu, 8192, LaneState::Ready);
+    let predict = |lane: &LaneStatus, reusable_tokens| {
+        let lanes = facts(std::slice::from_ref(lane), reusable_tokens);
+        let decision = route(&RoutingFacts {
+            prompt_tokens: 300,
+            answer_tokens: 10,
+            lanes: &lanes,
+            policy: Policy::Auto,
+            requested: None,
+            emulation: false,
+        });
+        let decision = decision.unwrap();
+        (decision.predicted_ttft, decision.predicted_total)
+    };
+    let ms = |ms| Some(Duration::from_millis(ms));
+    assert_eq!(predict(&cpu, 0), (None, None));
+    cpu.measured.prefill = Some(600.0);
+    assert_eq!(predict(&cpu, 0), (ms(500), None));
+    cpu.measured.decode = Some(40.0);
+    assert_eq!(predict(&cpu, 0), (ms(500), ms(750)));
+    assert_eq!(predict(&cpu, 240), (ms(100), ms(350)));
+}

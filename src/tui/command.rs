@@ -1,0 +1,99 @@
+//! What was typed: a command, or a message and the lane that it names.
+//!
+//! `/npu`, `/cpu` and `/auto` alone hold for all messages that follow; with a text behind them, for that message only.
+
+use crate::engine::LaneId;
+
+/// Each command, and what the help says of it.
+pub const HELP: [(&str, &str); 6] = [
+    ("/help", "this help"),
+    ("/clear", "begin a new conversation"),
+    ("/npu, /cpu", "answer there from now on, or not at all"),
+    ("/auto", "let ortalk choose again"),
+    ("/npu TEXT", "this message only; /cpu and /auto likewise"),
+    ("/quit", "leave ortalk"),
+];
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Typed<'a> {
+    Quit,
+    Help,
+    Clear,
+    /// Messages from now on: to this lane, or wherever the router sends them.
+    Lane(Option<LaneId>),
+    Message(Message<'a>),
+    /// A word behind a slash that is no command; it is never sent to the model by mistake.
+    Unknown(&'a str),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Message<'a> {
+    pub text: &'a str,
+    /// In place of what holds for all messages, `None` within being the router's choice.
+    pub lane: Option<Option<LaneId>>,
+}
+
+pub fn parse(typed: &str) -> Typed<'_> {
+    if !typed.starts_with('/') {
+        return Typed::Message(Message { text: typed, lane: None });
+    }
+    let (word, rest) = typed.split_once(char::is_whitespace).unwrap_or((typed, ""));
+    let rest = rest.trim_start();
+    if let Some(lane) = lane(word) {
+        return match rest {
+            "" => Typed::Lane(lane),
+            text => Typed::Message(Message { text, lane: Some(lane) }),
+        };
+    }
+    match (word, rest) {
+        ("/quit" | "/exit", "") => Typed::Quit,
+        ("/help", "") => Typed::Help,
+        ("/clear", "") => Typed::Clear,
+        _ => Typed::Unknown(word),
+    }
+}
+
+/// What is sent for what was typed.
+pub fn message(typed: &str) -> Message<'_> {
+    match parse(typed) {
+        Typed::Message(message) => message,
+        _ => Message { text: typed, lane: None },
+    }
+}
+
+fn lane(word: &str) -> Option<Option<LaneId>> {
+    match word {
+        "/npu" => Some(Some(LaneId::Npu)),
+        "/cpu" => Some(Some(LaneId::Cpu)),
+        "/auto" => Some(None),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commands_and_messages_are_told_apart() {
+        let message = |text, lane| Typed::Message(Message { text, lane });
+        let npu = Some(LaneId::Npu);
+        for (typed, expected) in [
+            ("hello", message("hello", None)),
+            (" /npu hello", message(" /npu hello", None)),
+            ("/npu", Typed::Lane(npu)),
+            ("/npu  ", Typed::Lane(npu)),
+            ("/auto", Typed::Lane(None)),
+            ("/npu hello\nthere", message("hello\nthere", Some(npu))),
+            ("/cpu\nhello", message("hello", Some(Some(LaneId::Cpu)))),
+            ("/auto hello", message("hello", Some(None))),
+            ("/npus hello", Typed::Unknown("/npus")),
+            ("/quit", Typed::Quit),
+            ("/exit ", Typed::Quit),
+            ("/quit now", Typed::Unknown("/quit")),
+            ("/", Typed::Unknown("/")),
+        ] {
+            assert_eq!(parse(typed), expected, "{typed:?}");
+        }
+    }
+}
