@@ -25,6 +25,8 @@ mod quantized;
 mod ranges;
 mod sink;
 mod stage;
+#[cfg(test)]
+mod tests;
 mod weights;
 
 use std::path::{Path, PathBuf};
