@@ -6,6 +6,8 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod support;
+mod truncated;
 
+mod build;
 mod compile;
 mod session;
