@@ -77,6 +77,7 @@ fn for_npu(args: &BuildArgs, target: &NpuTarget) -> anyhow::Result<()> {
     let laboratory = laboratory()?;
     let bar = bar()?;
     let result = npu::build(&args.source, &args.output, &options, &laboratory, &mut |progress| match progress {
+        NpuProgress::Waiting => bar.set_message("waiting for another ortalk"),
         NpuProgress::At(stage, fraction) => {
             bar.set_message(stage_name(stage));
             bar.set_position((fraction * STEPS as f32) as u64);
