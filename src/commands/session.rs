@@ -18,7 +18,7 @@ use crate::log_file;
 use crate::model::{ModelFolder, read_config};
 use crate::onnx_runtime::{LogSink, OnnxRuntime};
 use crate::paths::Paths;
-use crate::provision::{self, DEFAULT_MODEL_NAME, FoundLibrary, FoundPlugin, ObtainError};
+use crate::provision::{self, DEFAULT_MODEL_NAME, FoundLibrary, FoundPlugin, LibraryOrigin, ObtainError, QNN_LICENCE};
 
 /// The longest answer where nobody said otherwise, in tokens; the help says it, too.
 const DEFAULT_MAX_TOKENS: usize = 1024;
@@ -98,7 +98,12 @@ pub fn library(settings: &Settings, paths: &Paths, display: &mut FetchDisplay) -
 
 /// The QNN plug-in, fetched where it is not there.
 pub fn qnn_plugin(settings: &Settings, paths: &Paths, display: &mut FetchDisplay) -> anyhow::Result<FoundPlugin> {
-    provision::obtain_qnn_plugin(settings, paths, &mut |progress| display.report(progress)).map_err(plainly)
+    let found =
+        provision::obtain_qnn_plugin(settings, paths, &mut |progress| display.report(progress)).map_err(plainly)?;
+    if found.origin == LibraryOrigin::Fetched {
+        display.say(QNN_LICENCE);
+    }
+    Ok(found)
 }
 
 /// The error itself, by whose type `main` knows what a person stopped.
@@ -206,7 +211,7 @@ fn check_count(name: &str, value: Option<usize>, most: usize) -> anyhow::Result<
 }
 
 /// Appends what native libraries report to the log file; a log that cannot be written is no reason to stop.
-fn log_sink(path: &Path) -> LogSink {
+pub fn log_sink(path: &Path) -> LogSink {
     let file = Mutex::new(log_file::open(path).ok());
     Arc::new(move |line| {
         if let Some(file) = file.lock().unwrap_or_else(PoisonError::into_inner).as_mut() {
