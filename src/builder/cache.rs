@@ -26,7 +26,7 @@ pub fn cached(
     progress: &mut dyn FnMut(BuildProgress),
 ) -> Result<PathBuf, BuildError> {
     let failed = |path: &Path, error| BuildError::Write { path: path.to_owned(), error };
-    let name = folder_name(source).map_err(|error| BuildError::Read { path: source.to_owned(), error })?;
+    let name = folder_name(source, RECIPE).map_err(|error| BuildError::Read { path: source.to_owned(), error })?;
     let folder = models.join(&name);
     if is_built(&folder) {
         return Ok(folder);
@@ -45,8 +45,14 @@ pub fn cached(
     Ok(folder)
 }
 
+/// Where the model folder of `source` that another recipe makes has its place below `models`. `None` stands for a source
+/// that cannot be looked at.
+pub fn place(source: &Path, models: &Path, recipe: &str) -> Option<PathBuf> {
+    Some(models.join(folder_name(source, recipe).ok()?))
+}
+
 /// Whether every file that the builder recorded is there with its size. A folder that lost one is built anew.
-fn is_built(folder: &Path) -> bool {
+pub fn is_built(folder: &Path) -> bool {
     let recorded = || -> Option<BTreeMap<String, u64>> {
         let origin: serde_json::Value = serde_json::from_slice(&fs::read(folder.join(BUILD_FILE)).ok()?).ok()?;
         serde_json::from_value(origin.get("files")?.clone()).ok()
@@ -57,11 +63,11 @@ fn is_built(folder: &Path) -> bool {
 }
 
 /// The source's name, and a number made from what would make the folder out of date.
-fn folder_name(source: &Path) -> io::Result<String> {
+fn folder_name(source: &Path, recipe: &str) -> io::Result<String> {
     let source = fs::canonicalize(source)?;
     let metadata = fs::metadata(&source)?;
     let mut hasher = DefaultHasher::new();
-    (&source, metadata.len(), metadata.modified().ok(), RECIPE, env!("CARGO_PKG_VERSION")).hash(&mut hasher);
+    (&source, metadata.len(), metadata.modified().ok(), recipe, env!("CARGO_PKG_VERSION")).hash(&mut hasher);
     let stem = source.file_stem().unwrap_or_default().to_string_lossy().to_lowercase();
     Ok(format!("{stem}-{:016x}", hasher.finish()))
 }
@@ -98,11 +104,12 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("Model.Q4.gguf");
         fs::write(&path, "a").unwrap();
-        let first = folder_name(&path).unwrap();
+        let first = folder_name(&path, "a").unwrap();
         assert!(first.starts_with("model.q4-"), "{first}");
-        assert_eq!(folder_name(&path).unwrap(), first);
+        assert_eq!(folder_name(&path, "a").unwrap(), first);
+        assert_ne!(folder_name(&path, "b").unwrap(), first);
         fs::write(&path, "longer").unwrap();
-        assert_ne!(folder_name(&path).unwrap(), first);
+        assert_ne!(folder_name(&path, "a").unwrap(), first);
     }
 
     #[test]

@@ -8,20 +8,28 @@
 //! | else | absent, with the reason and what to do |
 
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 
 use anyhow::{Context, bail};
 
-use super::fetch::FetchDisplay;
+use super::fetch::{FetchDisplay, Interrupted};
 use super::session;
+use crate::builder::npu;
 use crate::cli::ChatArgs;
 use crate::config::Settings;
 use crate::decoder::{ChildDecoder, ChildOptions, Deadlines, LaneProvider, LaneRequest};
 use crate::engine::{LaneId, LaneOpener, LaneSource, LaneSpec, OpenLane, cpu_lane};
-use crate::model::{ModelFolder, NPU_FILE, NpuBundle, NpuOptions, ProviderOptions};
+use crate::model::{ModelFolder, NPU_FILE, NpuBundle, NpuOptions, NpuTarget, ProviderOptions};
 use crate::onnx_runtime::{CPU_PROVIDER, LogSink, OnnxRuntime, QNN_PROVIDER, QnnPlugin};
 use crate::paths::Paths;
 use crate::provision;
+
+/// The chip whose NPU is simulated.
+const SIMULATED_CHIP: &str = "x-elite";
+
+/// The exit status of an `ortalk` that was stopped.
+const INTERRUPTED: i32 = 130;
 
 /// What the NPU lane needs, as far as it is here.
 pub struct NpuParts {
@@ -75,13 +83,78 @@ pub fn npu_parts(
             folder.display()
         );
     }
-    let bundle = named.map(|(folder, _)| folder.clone()).or_else(|| is_bundle(model).then(|| model.to_path_buf()));
+    let named = named.map(|(folder, _)| folder.clone()).or_else(|| is_bundle(model).then(|| model.to_path_buf()));
     let plugin = if args.emulate_npu {
         Some(session::qnn_plugin(settings, paths, display)?.plugin)
     } else {
         provision::find_qnn_plugin(settings, paths)?.map(|found| found.plugin)
     };
+    let bundle = match named {
+        Some(folder) => Some(folder),
+        None => cached_bundle(args, settings, paths, display)?,
+    };
     Ok(NpuParts { bundle, plugin, options: settings.npu.options.clone(), emulation: args.emulate_npu })
+}
+
+/// The bundle of this model in ortalk's cache. Where it is not there, `--emulate-npu` builds it.
+fn cached_bundle(
+    args: &ChatArgs,
+    settings: &Settings,
+    paths: &Paths,
+    display: &mut FetchDisplay,
+) -> anyhow::Result<Option<PathBuf>> {
+    let Some(source) = session::model_source(args.model.as_deref(), settings, paths, display)? else {
+        if args.emulate_npu {
+            bail!(
+                "a model folder cannot be built for the NPU; name its GGUF file with --model, or a built one with --npu-model"
+            );
+        }
+        return Ok(None);
+    };
+    // Apart from the models for the CPU, whose builds clear up what they find half done.
+    let models = paths.models().join("npu");
+    let target = NpuTarget::named(SIMULATED_CHIP)?;
+    let Some((folder, is_built)) = npu::cached(&source, &models, &target) else { return Ok(None) };
+    if !is_built {
+        if !args.emulate_npu {
+            return Ok(None);
+        }
+        display.finish();
+        eprintln!("building the model for the simulated NPU, once; this takes minutes");
+        build(&source, &folder)?;
+    }
+    Ok(Some(folder))
+}
+
+/// Runs `ortalk build` as a person would: it shows its stages and their times, its memory goes with it, and a build that
+/// was stopped is gone on with the next time.
+fn build(source: &Path, folder: &Path) -> anyhow::Result<()> {
+    let parent = folder.parent().unwrap_or(folder);
+    std::fs::create_dir_all(parent).with_context(|| format!("'{}' cannot be made", parent.display()))?;
+    if folder.exists() {
+        // It has lost a file.
+        std::fs::remove_dir_all(folder).with_context(|| format!("'{}' cannot be removed", folder.display()))?;
+    }
+    let status = Command::new(executable()?)
+        .arg("build")
+        .arg(source)
+        .arg("--output")
+        .arg(folder)
+        .args(["--target", "npu", "--soc", SIMULATED_CHIP])
+        .stdin(Stdio::null())
+        // Standard output is for answers.
+        .stdout(std::io::stderr())
+        .status()
+        .context("ortalk could not be started to build the model")?;
+    match status.code() {
+        Some(0) => Ok(()),
+        Some(INTERRUPTED) | None => Err(Interrupted.into()),
+        Some(code) => bail!("the model could not be built for the NPU: `ortalk build` ended with status {code}"),
+    }
+}
+
+fn executable() -> anyhow::Result<PathBuf> {
+    std::env::current_exe().context("ortalk does not know where it is itself")
 }
 
 /// The lanes, in the order in which the router prefers them. With `only`, no other one is opened.
@@ -143,7 +216,7 @@ fn npu_lane(parts: &LaneParts<'_>) -> anyhow::Result<LaneSpec> {
 
 /// Opens the lane in a process of its own.
 fn opener(request: LaneRequest, emulation: bool, log: LogSink) -> anyhow::Result<LaneOpener> {
-    let executable = std::env::current_exe().context("ortalk does not know where it is itself")?;
+    let executable = executable()?;
     Ok(Box::new(move || {
         let options =
             ChildOptions { executable: executable.clone(), log: log.clone(), deadlines: Deadlines::default() };

@@ -152,6 +152,22 @@ pub fn model(
     })
 }
 
+/// The GGUF file of the model to chat with, as far as there is one.
+pub fn model_source(
+    argument: Option<&Path>,
+    settings: &Settings,
+    paths: &Paths,
+    display: &mut FetchDisplay,
+) -> anyhow::Result<Option<PathBuf>> {
+    match argument.or(settings.model.as_deref()) {
+        Some(named) => Ok(named.is_file().then(|| named.to_path_buf())),
+        None => {
+            let source = provision::ensure_default_model_source(paths, &mut |progress| display.report(progress))?;
+            Ok(Some(source.path))
+        }
+    }
+}
+
 /// Arguments come before settings, settings before what the model's folder suggests.
 fn answer_settings(args: &ChatArgs, settings: &Settings, suggested: &Sampling) -> anyhow::Result<AnswerSettings> {
     let sampling = Sampling {

@@ -33,6 +33,7 @@ use std::time::{Instant, UNIX_EPOCH};
 use serde_json::json;
 
 use super::BuildOptions;
+use super::cache;
 use super::error::BuildError;
 use super::folder::NewFolder;
 use super::mapped_file::MappedFile;
@@ -123,6 +124,14 @@ pub struct ObservedGraph {
 struct Shape {
     context: usize,
     chunk: usize,
+}
+
+/// Where the bundle of `source` for `target` has its place below ortalk's cache of models, and whether it is there as a
+/// whole. `None` where the source cannot be looked at.
+pub fn cached(source: &Path, models: &Path, target: &NpuTarget) -> Option<(PathBuf, bool)> {
+    let folder = cache::place(source, models, &format!("{RECIPE} {}", target.soc))?;
+    let is_built = cache::is_built(&folder);
+    Some((folder, is_built))
 }
 
 /// One build: what the stages read.
