@@ -38,7 +38,7 @@ use mapped_file::MappedFile;
 use source::Source;
 
 use crate::model::BUILD_FILE;
-pub use cache::{cached, cached_npu};
+pub use cache::{Step, cached, cached_npu, find_npu};
 
 pub use error::{BuildError, ModelError};
 pub use genai_config::SamplingDefaults;
