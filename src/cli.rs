@@ -4,7 +4,9 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
+use crate::builder::npu::NpuStage;
 use crate::engine::{LaneId, Policy};
+use crate::model::{NpuTarget, Precision};
 
 /// Chat with a language model on your own machine, and see which silicon answers.
 ///
@@ -33,8 +35,9 @@ Examples:
   ortalk run --json --temperature 0 \"Name three rivers.\"";
 
 const BUILD_EXAMPLES: &str = "\
-Example:
-  ortalk build qwen2.5-0.5b-q4_0.gguf --output qwen && ortalk --model qwen";
+Examples:
+  ortalk build qwen2.5-0.5b-q4_0.gguf --output qwen && ortalk --model qwen
+  ortalk build qwen2.5-0.5b-q4_0.gguf --output qwen-npu --target npu --soc x-elite";
 
 #[derive(Debug, Subcommand)]
 pub enum Command {
@@ -46,6 +49,11 @@ pub enum Command {
     /// About 120 MB, with your own pip: its mirror and proxy settings apply. What is there already is not fetched again.
     /// Everything else that ortalk does works offline.
     Setup(SetupArgs),
+    /// Show this machine's devices, what runs on them, and what is missing.
+    ///
+    /// NPU, GPU and CPU, each with its execution providers, versions, drivers and libraries; for what is missing, why, and
+    /// what to do. Nothing is fetched.
+    Sys(SysArgs),
     /// Make a model folder for ONNX Runtime from a GGUF file.
     ///
     /// A GGUF file can be chatted with as it is (--model FILE): ortalk then builds the folder in its cache. Build one
@@ -137,7 +145,18 @@ pub struct RunArgs {
 }
 
 #[derive(Debug, Args)]
-pub struct SetupArgs {}
+pub struct SetupArgs {
+    /// Fetch the QNN plug-in, too: it runs models on a Snapdragon's NPU, or simulates one on x86-64 (60 to 200 MB).
+    #[arg(long)]
+    pub npu: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct SysArgs {
+    /// Print one JSON object.
+    #[arg(long)]
+    pub json: bool,
+}
 
 #[derive(Debug, Args)]
 pub struct BuildArgs {
@@ -150,9 +169,36 @@ pub struct BuildArgs {
     /// What the model folder is built for.
     #[arg(long, value_enum, default_value_t = BuildTarget::Cpu)]
     pub target: BuildTarget,
+    #[command(flatten)]
+    pub npu: NpuBuildArgs,
+}
+
+/// What is chosen for an NPU only.
+#[derive(Debug, Default, PartialEq, Eq, Args)]
+#[command(next_help_heading = "For --target npu")]
+pub struct NpuBuildArgs {
+    /// The chip to compile for: x-elite, x-plus, x2-elite, 8-gen-2, 8-gen-3, 8-elite and others.
+    #[arg(long, value_name = "CHIP", value_parser = NpuTarget::named, required_if_eq("target", "npu"))]
+    pub soc: Option<NpuTarget>,
+    /// Weights in 8 and activations in 16 bits, or all in 16-bit floating point; the default is w8a16.
+    #[arg(long, value_enum)]
+    pub precision: Option<Precision>,
+    /// The longest prompt and answer together, in tokens; the default is 512.
+    #[arg(long, value_name = "N")]
+    pub context: Option<usize>,
+    /// Tokens of a prompt that go through the NPU at a time; the default is 64.
+    #[arg(long, value_name = "N")]
+    pub chunk: Option<usize>,
+    /// End after this stage; the same command without it goes on from there.
+    #[arg(long, value_name = "STAGE", value_enum)]
+    pub stop_after: Option<NpuStage>,
+    /// Keep what the stages leave for each other, in the folder .DIR.work beside DIR.
+    #[arg(long)]
+    pub keep: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum BuildTarget {
     Cpu,
+    Npu,
 }

@@ -18,7 +18,7 @@ use crate::log_file;
 use crate::model::{ModelFolder, read_config};
 use crate::onnx_runtime::{LogSink, OnnxRuntime};
 use crate::paths::Paths;
-use crate::provision::{self, DEFAULT_MODEL_NAME, FoundLibrary, ObtainError};
+use crate::provision::{self, DEFAULT_MODEL_NAME, FoundLibrary, FoundPlugin, LibraryOrigin, ObtainError, QNN_LICENCE};
 
 /// The longest answer where nobody said otherwise, in tokens; the help says it, too.
 const DEFAULT_MAX_TOKENS: usize = 1024;
@@ -83,12 +83,25 @@ impl Prepared {
 }
 
 pub fn library(settings: &Settings, paths: &Paths, display: &mut FetchDisplay) -> anyhow::Result<FoundLibrary> {
-    provision::obtain_onnx_runtime(settings, paths, &mut |progress| display.report(progress)).map_err(|error| {
-        match error {
-            ObtainError::Provision(error) => error.into(),
-            ObtainError::Named(error) => error.into(),
-        }
-    })
+    provision::obtain_onnx_runtime(settings, paths, &mut |progress| display.report(progress)).map_err(plainly)
+}
+
+/// The QNN plug-in, fetched where it is not there.
+pub fn qnn_plugin(settings: &Settings, paths: &Paths, display: &mut FetchDisplay) -> anyhow::Result<FoundPlugin> {
+    let found =
+        provision::obtain_qnn_plugin(settings, paths, &mut |progress| display.report(progress)).map_err(plainly)?;
+    if found.origin == LibraryOrigin::Fetched {
+        display.say(QNN_LICENCE);
+    }
+    Ok(found)
+}
+
+/// The error itself, by whose type `main` knows what a person stopped.
+fn plainly(error: ObtainError) -> anyhow::Error {
+    match error {
+        ObtainError::Provision(error) => error.into(),
+        ObtainError::Named(error) => error.into(),
+    }
 }
 
 /// The model folder to chat with: what the argument or the settings name, else the default model.
@@ -188,7 +201,7 @@ fn check_count(name: &str, value: Option<usize>, most: usize) -> anyhow::Result<
 }
 
 /// Appends what native libraries report to the log file; a log that cannot be written is no reason to stop.
-fn log_sink(path: &Path) -> LogSink {
+pub fn log_sink(path: &Path) -> LogSink {
     let file = Mutex::new(log_file::open(path).ok());
     Arc::new(move |line| {
         if let Some(file) = file.lock().unwrap_or_else(PoisonError::into_inner).as_mut() {

@@ -17,3 +17,4 @@ mod tiny_llama;
 mod compile;
 mod lane;
 mod session;
+mod sys;
