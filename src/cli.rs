@@ -4,7 +4,9 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
+use crate::builder::npu::NpuStage;
 use crate::engine::{LaneId, Policy};
+use crate::model::{NpuTarget, Precision};
 
 /// Chat with a language model on your own machine, and see which silicon answers.
 ///
@@ -33,8 +35,9 @@ Examples:
   ortalk run --json --temperature 0 \"Name three rivers.\"";
 
 const BUILD_EXAMPLES: &str = "\
-Example:
-  ortalk build qwen2.5-0.5b-q4_0.gguf --output qwen && ortalk --model qwen";
+Examples:
+  ortalk build qwen2.5-0.5b-q4_0.gguf --output qwen && ortalk --model qwen
+  ortalk build qwen2.5-0.5b-q4_0.gguf --output qwen-npu --target npu --soc x-elite";
 
 #[derive(Debug, Subcommand)]
 pub enum Command {
@@ -166,9 +169,36 @@ pub struct BuildArgs {
     /// What the model folder is built for.
     #[arg(long, value_enum, default_value_t = BuildTarget::Cpu)]
     pub target: BuildTarget,
+    #[command(flatten)]
+    pub npu: NpuBuildArgs,
+}
+
+/// What is chosen for an NPU only.
+#[derive(Debug, Default, PartialEq, Eq, Args)]
+#[command(next_help_heading = "For --target npu")]
+pub struct NpuBuildArgs {
+    /// The chip to compile for: x-elite, x-plus, x2-elite, 8-gen-2, 8-gen-3, 8-elite and others.
+    #[arg(long, value_name = "CHIP", value_parser = NpuTarget::named, required_if_eq("target", "npu"))]
+    pub soc: Option<NpuTarget>,
+    /// Weights in 8 and activations in 16 bits, or all in 16-bit floating point; the default is w8a16.
+    #[arg(long, value_enum)]
+    pub precision: Option<Precision>,
+    /// The longest prompt and answer together, in tokens; the default is 512.
+    #[arg(long, value_name = "N")]
+    pub context: Option<usize>,
+    /// Tokens of a prompt that go through the NPU at a time; the default is 64.
+    #[arg(long, value_name = "N")]
+    pub chunk: Option<usize>,
+    /// End after this stage; the same command without it goes on from there.
+    #[arg(long, value_name = "STAGE", value_enum)]
+    pub stop_after: Option<NpuStage>,
+    /// Keep what the stages leave for each other, in the folder .DIR.work beside DIR.
+    #[arg(long)]
+    pub keep: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum BuildTarget {
     Cpu,
+    Npu,
 }

@@ -1,22 +1,39 @@
 //! `ortalk build`: makes a model folder from a GGUF file and says on standard error what it is doing.
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Instant;
 
+use anyhow::bail;
 use indicatif::{ProgressBar, ProgressStyle};
 
+use super::fetch::{AfterFetch, FetchDisplay};
+use super::session;
+use crate::builder::npu::{self, LocalLaboratory, NpuBuildOptions, NpuProgress, NpuStage, StageRecord};
 use crate::builder::{self, BuildOptions, BuildStage};
-use crate::cli::{BuildArgs, BuildTarget};
+use crate::cli::{BuildArgs, BuildTarget, NpuBuildArgs};
+use crate::config::Settings;
+use crate::model::{NpuTarget, Precision};
+use crate::onnx_runtime::{CpuSessionOptions, OnnxRuntime};
+use crate::paths::Paths;
 
 /// Steps of the progress bar for one stage.
 const STEPS: u64 = 1000;
 
 pub fn run(args: &BuildArgs) -> anyhow::Result<ExitCode> {
-    // One target so far; a new one must be decided on here.
-    let BuildTarget::Cpu = args.target;
-    // Shown on a terminal only.
-    let style = ProgressStyle::with_template("{msg:<36} {wide_bar} {percent:>3} %")?;
-    let bar = ProgressBar::new(STEPS).with_style(style);
+    match (args.target, &args.npu.soc) {
+        (BuildTarget::Cpu, _) if args.npu != NpuBuildArgs::default() => {
+            bail!("--soc, --precision, --context, --chunk, --stop-after and --keep are for --target npu; add that")
+        }
+        (BuildTarget::Cpu, _) => for_cpu(args)?,
+        (BuildTarget::Npu, Some(target)) => for_npu(args, target)?,
+        (BuildTarget::Npu, None) => bail!("--target npu needs --soc, the chip to compile for"),
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn for_cpu(args: &BuildArgs) -> anyhow::Result<()> {
+    let bar = bar()?;
     let mut started = Instant::now();
     let mut current: Option<BuildStage> = None;
     let result = builder::build(&args.source, &args.output, &BuildOptions::default(), &mut |progress| {
@@ -44,7 +61,67 @@ pub fn run(args: &BuildArgs) -> anyhow::Result<ExitCode> {
         report.bytes as f64 / 1e6,
         report.seconds,
     );
-    Ok(ExitCode::SUCCESS)
+    Ok(())
+}
+
+fn for_npu(args: &BuildArgs, target: &NpuTarget) -> anyhow::Result<()> {
+    let options = NpuBuildOptions {
+        common: BuildOptions::default(),
+        target: target.clone(),
+        precision: args.npu.precision.unwrap_or(Precision::W8a16),
+        context: args.npu.context,
+        chunk: args.npu.chunk,
+        stop_after: args.npu.stop_after,
+        keep: args.npu.keep,
+    };
+    let laboratory = laboratory()?;
+    let bar = bar()?;
+    let result = npu::build(&args.source, &args.output, &options, &laboratory, &mut |progress| match progress {
+        NpuProgress::At(stage, fraction) => {
+            bar.set_message(stage_name(stage));
+            bar.set_position((fraction * STEPS as f32) as u64);
+        }
+        NpuProgress::Done(record) => bar.suspend(|| eprintln!("{}", line(record))),
+        NpuProgress::DoneBefore(record) => bar.suspend(|| eprintln!("{}, done before", line(record))),
+    });
+    bar.finish_and_clear();
+    let report = result?;
+    if let Some(quality) = &report.quality {
+        eprintln!("{quality}");
+    }
+    eprintln!(
+        "{}: {} ({}, {:.0} million parameters) for {}, {:.0} MB, {} in {:.1} s",
+        report.folder.display(),
+        report.model,
+        report.architecture,
+        report.parameters as f64 / 1e6,
+        target.soc,
+        report.bytes as f64 / 1e6,
+        if options.stop_after.is_some() { "stopped" } else { "built" },
+        report.seconds,
+    );
+    Ok(())
+}
+
+/// ONNX Runtime and QNN on this machine, found or fetched.
+fn laboratory() -> anyhow::Result<LocalLaboratory> {
+    let paths = Paths::discover()?;
+    let settings = Settings::load(&paths.settings_file())?;
+    let mut display = FetchDisplay::new(AfterFetch::Exit);
+    let library: PathBuf = session::library(&settings, &paths, &mut display)?.path;
+    let plugin = session::qnn_plugin(&settings, &paths, &mut display)?.plugin;
+    display.finish();
+    display.go_on()?;
+    let runtime = OnnxRuntime::load(&library, session::log_sink(&paths.log_file()))?;
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let cpu = CpuSessionOptions { threads, spinning: false };
+    Ok(LocalLaboratory { runtime, cpu, plugin, executable: std::env::current_exe()?, library })
+}
+
+/// Shown on a terminal only.
+fn bar() -> anyhow::Result<ProgressBar> {
+    let style = ProgressStyle::with_template("{msg:<36} {wide_bar} {percent:>3} %")?;
+    Ok(ProgressBar::new(STEPS).with_style(style))
 }
 
 fn name(stage: BuildStage) -> &'static str {
@@ -54,5 +131,22 @@ fn name(stage: BuildStage) -> &'static str {
         BuildStage::Weights => "converting weights",
         BuildStage::Graph => "writing the graph",
         BuildStage::Tokenizer => "writing tokenizer and configuration",
+    }
+}
+
+/// A stage that is done: its time, and what it wrote.
+fn line(record: StageRecord) -> String {
+    let StageRecord { stage, seconds, bytes } = record;
+    format!("{:<36}{seconds:>6.1} s{:>9.1} MB", stage_name(stage), bytes as f64 / 1e6)
+}
+
+fn stage_name(stage: NpuStage) -> &'static str {
+    match stage {
+        NpuStage::Export => "export: float graphs",
+        NpuStage::Calibrate => "calibrate: ranges of activations",
+        NpuStage::Quantize => "quantize: integer graphs",
+        NpuStage::Compile => "compile: context binaries",
+        NpuStage::Judge => "judge: quality beside float",
+        NpuStage::Assemble => "assemble: the model folder",
     }
 }

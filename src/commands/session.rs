@@ -201,7 +201,7 @@ fn check_count(name: &str, value: Option<usize>, most: usize) -> anyhow::Result<
 }
 
 /// Appends what native libraries report to the log file; a log that cannot be written is no reason to stop.
-fn log_sink(path: &Path) -> LogSink {
+pub fn log_sink(path: &Path) -> LogSink {
     let file = Mutex::new(log_file::open(path).ok());
     Arc::new(move |line| {
         if let Some(file) = file.lock().unwrap_or_else(PoisonError::into_inner).as_mut() {

@@ -2,6 +2,7 @@
 //!
 //! Running its graphs is the decoder's work; making one is the builder's.
 
+mod chips;
 mod config;
 mod npu_bundle;
 mod npu_options;
@@ -11,6 +12,7 @@ mod tokenizer;
 
 use std::path::{Path, PathBuf};
 
+pub use chips::UnknownChip;
 pub use config::{DecoderConfig, GenaiConfig, ModelConfig, SearchConfig};
 pub use npu_bundle::{
     BundleFiles, IntegerType, NPU_FILE, NPU_FORMAT, NpuBundle, NpuTarget, Precision, Quantization, Sink,

@@ -7,6 +7,14 @@
 
 mod support;
 
+#[path = "../support/bundle.rs"]
+#[allow(dead_code, reason = "the lane's tests on the CPU use all of it")]
+mod bundle;
+#[path = "../support/tiny_llama.rs"]
+#[allow(dead_code, reason = "likewise")]
+mod tiny_llama;
+
 mod compile;
+mod lane;
 mod session;
 mod sys;

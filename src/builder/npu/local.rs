@@ -13,9 +13,7 @@ use super::quality::{Column, Engine, Report};
 use super::{BoxedError, CalibrationData, Candidate, FloatGraphs, Laboratory, ObservedGraph, Verdict, sink};
 use crate::decoder::{DecodeError, StaticDecoder};
 use crate::model::{ModelError, ModelFolder, NpuBundle, NpuOptions, NpuTarget};
-use crate::onnx_runtime::{
-    CompileError, CompileRequest, CpuSessionOptions, OnnxRuntime, QnnPlugin, compile_in_child,
-};
+use crate::onnx_runtime::{CompileError, CompileRequest, CpuSessionOptions, OnnxRuntime, QnnPlugin, compile_in_child};
 
 /// What compiling a graph may take. The default model's takes ten seconds on an idle machine.
 const COMPILE_LIMIT: Duration = Duration::from_secs(3600);
@@ -102,17 +100,12 @@ impl Laboratory for LocalLaboratory {
 }
 
 impl LocalLaboratory {
-    fn calibrate_on_text(
-        &self,
-        float: &FloatGraphs,
-        progress: &mut dyn FnMut(f32),
-    ) -> Result<Ranges, LaboratoryError> {
+    fn calibrate_on_text(&self, float: &FloatGraphs, progress: &mut dyn FnMut(f32)) -> Result<Ranges, LaboratoryError> {
         let model = ModelFolder::open(&float.folder)?;
         let texts = corpus::calibration(&model, float.bundle.context)?;
         let mut bundle = NpuBundle { sink: None, ..float.bundle.clone() };
         // The observed graphs are beside the bundle's.
-        for (file, observed) in
-            [(&mut bundle.files.prefill, &float.prefill), (&mut bundle.files.decode, &float.decode)]
+        for (file, observed) in [(&mut bundle.files.prefill, &float.prefill), (&mut bundle.files.decode, &float.decode)]
         {
             *file = observed.file.file_name().unwrap_or_default().to_string_lossy().into_owned();
         }
