@@ -36,7 +36,7 @@ use genai_config::Graphs;
 use graph::{DataFile, GraphWriter, Opset};
 
 use crate::model::BUILD_FILE;
-pub use cache::cached;
+pub use cache::{Step, cached, cached_npu, find_npu};
 
 pub use blocks::TensorType;
 pub use mapped_file::MappedFile;
