@@ -20,8 +20,8 @@ pub struct Limits {
     pub agreement: f64,
 }
 
-/// An answer that differs from the float model's at one token in twenty reads as well as the float model's own; what
-/// WinML's and other tools build without calibration data is far outside.
+/// What calibration on text reaches with a margin (for the default model 0.9994, 0.0027 and 98 %), and ranges from random
+/// numbers do not (0.96, 0.14, 79 %).
 pub const LIMITS: Limits = Limits { cosine: 0.998, divergence: 0.006, agreement: 94.0 };
 
 /// How close two models' predictions are, over many positions.
