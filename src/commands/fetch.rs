@@ -204,6 +204,14 @@ impl FetchDisplay {
         }
     }
 
+    /// A line for the person, above what is shown.
+    pub fn say(&self, line: &str) {
+        match &self.bar {
+            Some(bar) => bar.suspend(|| eprintln!("{line}")),
+            None => eprintln!("{line}"),
+        }
+    }
+
     /// Takes the bar off the screen, so that what follows starts on a clean line, and stops minding Ctrl-C.
     pub fn finish(&mut self) {
         if let Some(bar) = &self.bar {

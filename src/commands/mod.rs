@@ -9,6 +9,7 @@ mod lanes;
 mod run;
 pub mod session;
 mod setup;
+mod sys;
 mod worker;
 
 use std::process::ExitCode;
@@ -45,7 +46,8 @@ fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
     match cli.command {
         Some(Command::Build(args)) => build::run(&args),
         Some(Command::Run(args)) => run::run(args),
-        Some(Command::Setup(_)) => setup::run(),
+        Some(Command::Setup(args)) => setup::run(&args),
+        Some(Command::Sys(args)) => sys::run(&args),
         Some(Command::Worker(task)) => worker::run(task),
         None => chat::run(&cli.chat),
     }

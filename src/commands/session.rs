@@ -18,7 +18,7 @@ use crate::log_file;
 use crate::model::{ModelFolder, read_config};
 use crate::onnx_runtime::{LogSink, OnnxRuntime};
 use crate::paths::Paths;
-use crate::provision::{self, DEFAULT_MODEL_NAME, FoundLibrary, FoundPlugin, ObtainError};
+use crate::provision::{self, DEFAULT_MODEL_NAME, FoundLibrary, FoundPlugin, LibraryOrigin, ObtainError, QNN_LICENCE};
 
 /// The longest answer where nobody said otherwise, in tokens; the help says it, too.
 const DEFAULT_MAX_TOKENS: usize = 1024;
@@ -83,16 +83,21 @@ impl Prepared {
 }
 
 pub fn library(settings: &Settings, paths: &Paths, display: &mut FetchDisplay) -> anyhow::Result<FoundLibrary> {
-    provision::obtain_onnx_runtime(settings, paths, &mut |progress| display.report(progress)).map_err(plain)
+    provision::obtain_onnx_runtime(settings, paths, &mut |progress| display.report(progress)).map_err(plainly)
 }
 
-/// QNN's plug-in for an NPU.
+/// The QNN plug-in, fetched where it is not there.
 pub fn qnn_plugin(settings: &Settings, paths: &Paths, display: &mut FetchDisplay) -> anyhow::Result<FoundPlugin> {
-    provision::obtain_qnn_plugin(settings, paths, &mut |progress| display.report(progress)).map_err(plain)
+    let found =
+        provision::obtain_qnn_plugin(settings, paths, &mut |progress| display.report(progress)).map_err(plainly)?;
+    if found.origin == LibraryOrigin::Fetched {
+        display.say(QNN_LICENCE);
+    }
+    Ok(found)
 }
 
-/// The error inside: `main` looks for a cancelled fetch.
-fn plain(error: ObtainError) -> anyhow::Error {
+/// The error itself, by whose type `main` knows what a person stopped.
+fn plainly(error: ObtainError) -> anyhow::Error {
     match error {
         ObtainError::Provision(error) => error.into(),
         ObtainError::Named(error) => error.into(),

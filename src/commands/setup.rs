@@ -1,4 +1,5 @@
-//! `ortalk setup`: fetches ONNX Runtime and the default model now, and says what is where.
+//! `ortalk setup`: fetches ONNX Runtime and the default model now, the QNN plug-in where it is asked for, and says what is
+//! where.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -6,15 +7,16 @@ use std::process::ExitCode;
 use super::fetch::{AfterFetch, FetchDisplay, megabytes};
 use super::run::print_now;
 use super::session;
+use crate::cli::SetupArgs;
 use crate::config::Settings;
 use crate::paths::Paths;
-use crate::provision::{self, DEFAULT_MODEL_NAME};
+use crate::provision::{self, DEFAULT_MODEL_NAME, FoundPlugin};
 
-pub fn run() -> anyhow::Result<ExitCode> {
+pub fn run(args: &SetupArgs) -> anyhow::Result<ExitCode> {
     let paths = Paths::discover()?;
     let settings = Settings::load(&paths.settings_file())?;
     let mut display = FetchDisplay::new(AfterFetch::Exit);
-    let rows = fetch_all(&settings, &paths, &mut display);
+    let rows = fetch_all(args, &settings, &paths, &mut display);
     display.finish();
     let rows = rows?;
     display.go_on()?;
@@ -30,9 +32,18 @@ struct Row {
     path: PathBuf,
 }
 
-fn fetch_all(settings: &Settings, paths: &Paths, display: &mut FetchDisplay) -> anyhow::Result<Vec<Row>> {
+fn fetch_all(
+    args: &SetupArgs,
+    settings: &Settings,
+    paths: &Paths,
+    display: &mut FetchDisplay,
+) -> anyhow::Result<Vec<Row>> {
     let library = session::library(settings, paths, display)?;
     let mut rows = vec![Row { what: "ONNX Runtime".into(), origin: library.origin.to_string(), path: library.path }];
+    if let Some(FoundPlugin { plugin, origin }) = plugin(args, settings, paths, display)? {
+        let row = |what: &str, path| Row { what: what.into(), origin: origin.to_string(), path };
+        rows.extend([row("QNN plug-in", plugin.library), row("QNN backend", plugin.backend)]);
+    }
     if settings.model.is_none() {
         let source = provision::ensure_default_model_source(paths, &mut |progress| display.report(progress))?;
         let origin = if source.fetched { "fetched" } else { "in ortalk's cache" };
@@ -42,6 +53,20 @@ fn fetch_all(settings: &Settings, paths: &Paths, display: &mut FetchDisplay) -> 
     let origin = if path.starts_with(&paths.cache) { "in ortalk's cache" } else { "named in the settings" };
     rows.push(Row { what: "model folder".into(), origin: origin.into(), path });
     Ok(rows)
+}
+
+/// The plug-in, if it is there or asked for.
+fn plugin(
+    args: &SetupArgs,
+    settings: &Settings,
+    paths: &Paths,
+    display: &mut FetchDisplay,
+) -> anyhow::Result<Option<FoundPlugin>> {
+    if !args.npu {
+        return Ok(provision::find_qnn_plugin(settings, paths)?);
+    }
+    let found = session::qnn_plugin(settings, paths, display)?;
+    Ok(Some(found))
 }
 
 fn table(rows: &[Row]) -> String {

@@ -66,8 +66,9 @@ pub enum ObtainError {
     Provision(#[from] ProvisionError),
 }
 
-/// Looks for the library where that costs almost nothing. `None`: it has to be fetched.
-fn find_onnx_runtime(settings: &Settings, paths: &Paths) -> Result<Option<FoundLibrary>, NamedLibraryError> {
+/// Looks for the library where that costs almost nothing. `None`: it has to be fetched, or a Python package that was not
+/// asked for yet has it.
+pub fn find_onnx_runtime(settings: &Settings, paths: &Paths) -> Result<Option<FoundLibrary>, NamedLibraryError> {
     let named = std::env::var_os(LIBRARY_VARIABLE).filter(|value| !value.is_empty()).map(PathBuf::from);
     let executable = std::env::current_exe().ok();
     find(named, executable.as_deref().and_then(Path::parent), settings, paths)

@@ -23,7 +23,10 @@ use std::ops::ControlFlow;
 use std::path::PathBuf;
 
 pub use error::{Fault, ProvisionError};
-pub use find::{FoundLibrary, LIBRARY_VARIABLE, LibraryOrigin, NamedLibraryError, ObtainError, obtain_onnx_runtime};
+pub use find::{
+    FoundLibrary, LIBRARY_VARIABLE, LibraryOrigin, NamedLibraryError, ObtainError, find_onnx_runtime,
+    obtain_onnx_runtime,
+};
 use install::{Artifact, Installed, Layout};
 pub use pins::ONNX_RUNTIME_VERSION;
 pub(crate) use platform::own_group;

@@ -3,7 +3,9 @@
 //! Nothing here draws or decides; front ends read these values.
 
 pub mod device;
+pub mod drivers;
 pub mod latency;
+pub mod machine;
 
 /// A value that was measured, or the reason why it cannot be read here.
 #[derive(Debug, Clone, PartialEq)]

@@ -4,6 +4,7 @@
 
 #[cfg(unix)]
 mod chat;
+mod lanes;
 mod numerics;
 #[cfg(unix)]
 #[path = "../support/pty.rs"]

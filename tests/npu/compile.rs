@@ -1,14 +1,18 @@
 //! Compiling in a child process: a result that loads and runs, and what is left when the child does not come so far.
 
 use std::fs;
+use std::io::Write;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
+use std::process::Stdio;
 use std::time::Duration;
 
 use ortalk::onnx_runtime::{ChildError, CompileError, CompileReport, CompileRequest, compile_in_child};
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::support::{cpu_session, difference, graph, library, plugin, run_float, run_qdq, runtime, x_elite};
+use super::support::{
+    cpu_session, difference, graph, home, library, ortalk, plugin, run_float, run_qdq, runtime, x_elite,
+};
 
 const EXECUTABLE: &str = env!("CARGO_BIN_EXE_ortalk");
 const LIMIT: Duration = Duration::from_secs(120);
@@ -123,4 +127,19 @@ fn what_the_child_says_last_is_quoted() {
     let wrong = CompileRequest { library: graph("qdq"), ..request("qdq", dir.path()) };
     let error = compile(&wrong).unwrap_err().to_string();
     assert!(error.contains("ONNX Runtime could not be loaded from"), "{error}");
+}
+
+/// A parent that is killed cannot end its child: what the child reads from it comes to its end.
+#[test]
+fn a_child_ends_with_its_parent() {
+    let dir = tempfile::tempdir().unwrap();
+    let request = request("qdq", dir.path());
+    let mut child =
+        ortalk(&home(), &["worker", "compile"]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut input = child.stdin.take().unwrap();
+    writeln!(input, "{}", serde_json::to_string(&request).unwrap()).unwrap();
+    drop(input);
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130), "{output:?}");
+    assert_eq!(files(dir.path()), [] as [&str; 0]);
 }

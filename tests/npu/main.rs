@@ -8,6 +8,15 @@
 mod support;
 mod truncated;
 
+#[path = "../support/bundle.rs"]
+#[allow(dead_code, reason = "the lane's tests on the CPU use all of it")]
+mod bundle;
+#[path = "../support/tiny_llama.rs"]
+#[allow(dead_code, reason = "likewise")]
+mod tiny_llama;
+
 mod build;
 mod compile;
+mod lane;
 mod session;
+mod sys;

@@ -1,6 +1,7 @@
 //! What the tests share: the fetched libraries, ONNX Runtime with the plug-in, and the small graphs.
 
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 use std::sync::{Arc, OnceLock};
 
 use ort::session::Session;
@@ -33,6 +34,13 @@ pub fn library() -> &'static Path {
         let mut display = FetchDisplay::new(AfterFetch::Exit);
         session::library(&Settings::default(), &Paths::below(&home()), &mut display).unwrap().path
     })
+}
+
+/// The real binary with a folder of its own for settings and caches, and nothing of the caller's.
+pub fn ortalk(home: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ortalk"));
+    command.args(arguments).env("ORTALK_HOME", home).env_remove("ORT_DYLIB_PATH").stdin(Stdio::null());
+    command
 }
 
 /// ONNX Runtime, loaded once: it allows no second environment in one process.

@@ -23,7 +23,7 @@ mod quality;
 mod quantize;
 mod quantized;
 mod ranges;
-mod sink;
+pub mod sink;
 mod stage;
 #[cfg(test)]
 mod tests;

@@ -82,6 +82,16 @@ impl Reply {
         }
     }
 
+    /// For messages.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Hello(_) => "a greeting",
+            Self::Ready(_) => "a description",
+            Self::Logits(_) => "logits",
+            Self::Failed(_) => "an error",
+        }
+    }
+
     pub fn send_logits(logits: &[f32], to: &mut impl Write) -> io::Result<()> {
         send(to, LOGITS, logits.iter().map(|number| number.to_le_bytes()))
     }

@@ -104,7 +104,7 @@ impl ChildDecoder {
             Reply::Logits(logits) if logits.len() == expected => Ok(logits),
             Reply::Logits(logits) => Err(format!("it sent {} logits in place of {expected}", logits.len())),
             Reply::Failed(reason) => Err(reason),
-            other => Err(format!("it sent {other:?} in place of logits")),
+            other => Err(format!("it sent {} in place of logits", other.name())),
         }
     }
 }
@@ -124,7 +124,7 @@ fn start(lane: LaneRequest, options: ChildOptions) -> Result<(LaneProcess, Conne
             Ok((process, connection, ready))
         }
         Reply::Failed(reason) => Err(reason),
-        other => Err(format!("it sent {other:?} before it was ready")),
+        other => Err(format!("it sent {} before it was ready", other.name())),
     }
 }
 
@@ -146,24 +146,26 @@ fn listen(lane: LaneRequest) -> Result<(Listener, Invitation), String> {
 fn accept(listener: &Listener, key: &str, process: &mut LaneProcess, deadline: Duration) -> Result<Connection, String> {
     let start = Instant::now();
     loop {
+        // Before the look at the socket: a process that has ended may have connected and said why.
+        let ended = process.ended();
         match listener.accept() {
             Ok(stream) => {
                 let connection = Connection::new(stream).map_err(|error| error.to_string())?;
-                match connection.receive(process, deadline.saturating_sub(start.elapsed())) {
-                    Ok(Reply::Hello(said)) if said == key.as_bytes() => return Ok(connection),
-                    Ok(_) => {}
-                    Err(error) => return Err(error),
+                match connection.receive(process, deadline.saturating_sub(start.elapsed()))? {
+                    Reply::Hello(said) if said == key.as_bytes() => return Ok(connection),
+                    _ => continue,
                 }
             }
-            Err(error) if error.kind() == ErrorKind::WouldBlock => std::thread::sleep(Duration::from_millis(2)),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {}
             Err(error) => return Err(format!("its connection failed: {error}")),
         }
-        if process.ended() {
+        if ended {
             return Err(process.end(GRACE));
         }
         if start.elapsed() > deadline {
             return Err(hung(process, deadline));
         }
+        std::thread::sleep(Duration::from_millis(2));
     }
 }
 

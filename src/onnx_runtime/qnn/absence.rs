@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use crate::onnx_runtime::devices::{DeviceKind, DeviceListing};
 use crate::provision::PLUGIN_FILES;
+use crate::telemetry::drivers;
 
 /// What was found of the NPU lane's needs; its text says what is missing.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -15,44 +16,28 @@ pub struct NpuAbsence {
     pub device: Option<String>,
 }
 
-const PLUGIN_FILE: &str = PLUGIN_FILES.0;
-
-/// `dev` is the folder of device nodes, `/dev` outside tests.
-pub fn look(devices: &[DeviceListing], plugin_folders: &[PathBuf], dev: &Path) -> NpuAbsence {
-    let plugin = plugin_folders.iter().find_map(|folder| plugin_in(folder));
+/// `root` is where the system's files begin.
+pub fn look(devices: &[DeviceListing], plugin_folders: &[PathBuf], root: &Path) -> NpuAbsence {
+    let plugin = plugin_folders.iter().find_map(|folder| plugin_in(folder, DEPTH));
     let listed = devices.iter().find(|device| device.kind == DeviceKind::Npu);
-    let device =
-        listed.map(|device| format!("{} ({})", device.vendor, device.execution_provider)).or_else(|| node(dev));
+    let device = match listed {
+        Some(device) => Some(format!("{} ({})", device.vendor, device.execution_provider)),
+        None => drivers::npu(root).first().map(|path| path.display().to_string()),
+    };
     NpuAbsence { plugin, device }
 }
 
-/// Right in the folder, or in one folder below it, as packages lie in ortalk's cache.
-fn plugin_in(folder: &Path) -> Option<PathBuf> {
+/// In ortalk's cache, packages lie in folders of their own and have folders themselves.
+const DEPTH: usize = 2;
+
+fn plugin_in(folder: &Path, depth: usize) -> Option<PathBuf> {
+    let file = folder.join(PLUGIN_FILES.0);
+    if file.is_file() {
+        return Some(file);
+    }
+    let deeper = depth.checked_sub(1)?;
     let below = std::fs::read_dir(folder).into_iter().flatten().filter_map(|entry| Some(entry.ok()?.path()));
-    std::iter::once(folder.to_path_buf())
-        .chain(below)
-        .map(|folder| folder.join(PLUGIN_FILE))
-        .find(|file| file.is_file())
-}
-
-/// Linux names other makers' NPUs `accel/accel0` and so on.
-fn node(dev: &Path) -> Option<String> {
-    compute_dsp(dev).or_else(|| first(&dev.join("accel"), "accel"))
-}
-
-/// Linux's name of Qualcomm's compute DSP.
-pub fn compute_dsp(dev: &Path) -> Option<String> {
-    first(dev, "fastrpc-cdsp")
-}
-
-fn first(folder: &Path, start: &str) -> Option<String> {
-    let mut names: Vec<PathBuf> = std::fs::read_dir(folder)
-        .ok()?
-        .filter_map(|entry| Some(entry.ok()?.path()))
-        .filter(|path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(start)))
-        .collect();
-    names.sort();
-    names.into_iter().next().map(|path| path.display().to_string())
+    below.filter(|path| path.is_dir()).find_map(|folder| plugin_in(&folder, deeper))
 }
 
 impl fmt::Display for NpuAbsence {
@@ -89,14 +74,15 @@ mod tests {
         assert_eq!(found.to_string(), "QNN plug-in not installed, no NPU found");
     }
 
+    #[cfg(unix)]
     #[test]
     fn the_plug_in_and_the_device_are_found() {
         let dir = tempfile::tempdir().unwrap();
-        std::fs::write(dir.path().join(PLUGIN_FILE), "").unwrap();
-        std::fs::create_dir(dir.path().join("accel")).unwrap();
-        std::fs::write(dir.path().join("accel/accel0"), "").unwrap();
+        std::fs::write(dir.path().join(PLUGIN_FILES.0), "").unwrap();
+        std::fs::create_dir_all(dir.path().join("dev/accel")).unwrap();
+        std::fs::write(dir.path().join("dev/accel/accel0"), "").unwrap();
         let found = look(&[], &[dir.path().into()], dir.path());
-        assert_eq!(found.plugin, Some(dir.path().join(PLUGIN_FILE)));
+        assert_eq!(found.plugin, Some(dir.path().join(PLUGIN_FILES.0)));
         assert!(found.device.clone().unwrap().ends_with("accel0"));
         assert!(found.to_string().starts_with("no model built for the NPU"), "{found}");
     }
@@ -104,17 +90,18 @@ mod tests {
     #[test]
     fn the_plug_in_is_found_in_a_package_s_folder() {
         let dir = tempfile::tempdir().unwrap();
-        let package = dir.path().join("onnxruntime-qnn-2.7.0");
-        std::fs::create_dir(&package).unwrap();
-        std::fs::write(package.join(PLUGIN_FILE), "").unwrap();
+        let package = dir.path().join("onnxruntime-qnn-2.7.0/onnxruntime_qnn");
+        std::fs::create_dir_all(&package).unwrap();
+        std::fs::write(package.join(PLUGIN_FILES.0), "").unwrap();
         let found = look(&[], &[dir.path().join("none"), dir.path().into()], dir.path());
-        assert_eq!(found.plugin, Some(package.join(PLUGIN_FILE)));
+        assert_eq!(found.plugin, Some(package.join(PLUGIN_FILES.0)));
     }
 
     #[test]
     fn a_listed_device_comes_before_a_node() {
         let dir = tempfile::tempdir().unwrap();
-        std::fs::write(dir.path().join("fastrpc-cdsp"), "").unwrap();
+        std::fs::create_dir(dir.path().join("dev")).unwrap();
+        std::fs::write(dir.path().join("dev/fastrpc-cdsp"), "").unwrap();
         let found = look(&[listing(DeviceKind::Npu)], &[], dir.path());
         assert_eq!(found.device.as_deref(), Some("Qualcomm (QNNExecutionProvider)"));
     }

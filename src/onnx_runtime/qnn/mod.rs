@@ -22,6 +22,7 @@ use super::placement::{self, RECORD_KEY};
 use super::{OnnxRuntime, RuntimeError, c_api};
 use crate::model::NpuOptions;
 use crate::provision::QnnPlugin;
+use crate::telemetry::drivers;
 
 /// The name of QNN's execution provider.
 pub const QNN_PROVIDER: &str = "QNNExecutionProvider";
@@ -47,7 +48,7 @@ impl OnnxRuntime {
     pub fn qnn_device(&self) -> Option<QnnDevice> {
         let device = self.hexagon()?;
         let maker = device.hardware_device().vendor().unwrap_or("unknown");
-        let emulated = is_emulated(devices::kind(&device), Path::new("/dev"));
+        let emulated = is_emulated(devices::kind(&device), &drivers::root());
         let name = if emulated { format!("simulator on {maker} processor") } else { format!("{maker} NPU") };
         Some(QnnDevice { name, emulated })
     }
@@ -97,7 +98,8 @@ impl OnnxRuntime {
         Ok(session)
     }
 
-    /// The Hexagon NPU, or what stands in for it. QNN may list a GPU as well, and the processor beside a real NPU.
+    /// The Hexagon NPU, or what stands in for it. QNN may list a GPU as well, and the processor beside a real NPU; it has a
+    /// simulator for x86-64 only.
     fn hexagon(&self) -> Option<Device<'_>> {
         let offered = |kind| {
             move |device: &Device<'_>| {
@@ -105,7 +107,8 @@ impl OnnxRuntime {
             }
         };
         let find = |kind| self.environment.devices().find(offered(kind));
-        find(DeviceKind::Npu).or_else(|| find(DeviceKind::Cpu))
+        let stands_in = cfg!(target_arch = "x86_64") || drivers::compute_dsp(&drivers::root()).is_some();
+        find(DeviceKind::Npu).or_else(|| find(DeviceKind::Cpu).filter(|_| stands_in))
     }
 
     fn qnn_builder(
@@ -152,11 +155,25 @@ fn expect_file(what: &'static str, path: &Path) -> Result<(), RuntimeError> {
 }
 
 /// Where no NPU is listed, only Linux's node of the compute DSP speaks for one: ONNX Runtime does not list it there.
-fn is_emulated(kind: DeviceKind, dev: &Path) -> bool {
-    kind != DeviceKind::Npu && absence::compute_dsp(dev).is_none()
+fn is_emulated(kind: DeviceKind, root: &Path) -> bool {
+    kind != DeviceKind::Npu && drivers::compute_dsp(root).is_none()
 }
 
-/// In `dev`, the folder of device nodes.
 pub(super) fn look(runtime: &OnnxRuntime, plugin_folders: &[PathBuf]) -> NpuAbsence {
-    absence::look(&runtime.devices(), plugin_folders, Path::new("/dev"))
+    absence::look(&runtime.devices(), plugin_folders, &drivers::root())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_simulator_is_told_from_an_npu() {
+        let dir = tempfile::tempdir().unwrap();
+        assert!(is_emulated(DeviceKind::Cpu, dir.path()));
+        assert!(!is_emulated(DeviceKind::Npu, dir.path()));
+        std::fs::create_dir(dir.path().join("dev")).unwrap();
+        std::fs::write(dir.path().join("dev/fastrpc-cdsp"), "").unwrap();
+        assert!(!is_emulated(DeviceKind::Cpu, dir.path()));
+    }
 }
