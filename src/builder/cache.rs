@@ -10,12 +10,15 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::npu::{self, Laboratory, NpuBuildError, NpuBuildOptions, NpuProgress};
+use super::npu::{self, NpuBuildOptions};
 use super::{BuildError, BuildOptions, BuildProgress, BuildStage, RECIPE, build};
 use crate::model::BUILD_FILE;
 
 /// A waiting process looks this often whether the other one is done.
 const WAIT: Duration = Duration::from_millis(100);
+
+/// Where the models for NPUs are, below those for the CPU.
+const NPU_MODELS: &str = "npu";
 
 /// The model folder of `source` below `models`, built if it is not there.
 ///
@@ -37,33 +40,32 @@ pub fn cached(
     ensure(models, &name, &mut build)
 }
 
-/// The same for an NPU: one folder for each chip, precision and size.
+/// The same for an NPU: one folder for each chip, precision and size; `act` builds.
 ///
 /// They are in a folder of their own, so that a build of minutes does not keep others from building for the CPU. One that
 /// was stopped or killed goes on where it was.
-pub fn cached_npu(
+pub fn cached_npu<E: From<BuildError>>(
     source: &Path,
     models: &Path,
     options: &NpuBuildOptions,
-    laboratory: &dyn Laboratory,
-    progress: &mut dyn FnMut(NpuProgress),
-) -> Result<PathBuf, NpuBuildError> {
-    let NpuBuildOptions { target, precision, context, chunk, .. } = options;
-    let recipe = format!("{} {target:?} {precision:?} {context:?} {chunk:?}", npu::RECIPE);
-    let name = folder_name(source, &recipe)?;
-    let options = NpuBuildOptions { stop_after: None, ..options.clone() };
-    let mut build = |step: Step<'_>| match step {
-        Step::Wait => {
-            progress(NpuProgress::Waiting);
-            Ok(())
-        }
-        Step::Build(folder) => npu::build(source, folder, &options, laboratory, progress).map(|_| ()),
-    };
-    ensure(&models.join("npu"), &name, &mut build)
+    act: &mut dyn FnMut(Step<'_>) -> Result<(), E>,
+) -> Result<PathBuf, E> {
+    ensure(&models.join(NPU_MODELS), &npu_folder_name(source, options)?, act)
 }
 
-/// What `ensure` asks for.
-enum Step<'f> {
+/// The model folder of `source` for an NPU below `models`, if it is there.
+pub fn find_npu(source: &Path, models: &Path, options: &NpuBuildOptions) -> Result<Option<PathBuf>, BuildError> {
+    let folder = models.join(NPU_MODELS).join(npu_folder_name(source, options)?);
+    Ok(is_built(&folder).then_some(folder))
+}
+
+fn npu_folder_name(source: &Path, options: &NpuBuildOptions) -> Result<String, BuildError> {
+    let NpuBuildOptions { target, precision, context, chunk, .. } = options;
+    folder_name(source, &format!("{} {target:?} {precision:?} {context:?} {chunk:?}", npu::RECIPE))
+}
+
+/// What must be done for a folder to be there.
+pub enum Step<'f> {
     /// Say that another process builds.
     Wait,
     /// Build this folder.

@@ -66,18 +66,16 @@ fn for_cpu(args: &BuildArgs) -> anyhow::Result<()> {
 
 fn for_npu(args: &BuildArgs, target: &NpuTarget) -> anyhow::Result<()> {
     let options = NpuBuildOptions {
-        common: BuildOptions::default(),
-        target: target.clone(),
         precision: args.npu.precision.unwrap_or(Precision::W8a16),
         context: args.npu.context,
         chunk: args.npu.chunk,
         stop_after: args.npu.stop_after,
         keep: args.npu.keep,
+        ..NpuBuildOptions::new(target.clone())
     };
     let laboratory = laboratory()?;
     let bar = bar()?;
     let result = npu::build(&args.source, &args.output, &options, &laboratory, &mut |progress| match progress {
-        NpuProgress::Waiting => bar.set_message("waiting for another ortalk"),
         NpuProgress::At(stage, fraction) => {
             bar.set_message(stage_name(stage));
             bar.set_position((fraction * STEPS as f32) as u64);

@@ -73,11 +73,24 @@ pub struct NpuBuildOptions {
     pub keep: bool,
 }
 
+impl NpuBuildOptions {
+    /// What is chosen where nobody says otherwise.
+    pub fn new(target: NpuTarget) -> Self {
+        Self {
+            common: BuildOptions::default(),
+            target,
+            precision: Precision::W8a16,
+            context: None,
+            chunk: None,
+            stop_after: None,
+            keep: false,
+        }
+    }
+}
+
 /// What the builder is doing.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum NpuProgress {
-    /// Another process builds the same model into the cache.
-    Waiting,
     /// A stage begins, or has come so far, from 0 to 1.
     At(NpuStage, f32),
     Done(StageRecord),
