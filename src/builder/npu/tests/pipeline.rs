@@ -9,6 +9,7 @@ use pretty_assertions::assert_eq;
 
 use super::super::*;
 use super::tiny_qwen2;
+use crate::builder::Step;
 use crate::builder::blocks::TensorType;
 use crate::builder::testing::tiny_llama;
 use crate::model::{BUILD_FILE, ModelFolder};
@@ -282,8 +283,13 @@ fn the_cache_has_a_folder_for_each_chip_and_precision() {
     for (chip, precision) in [("x-elite", Precision::Fp16), ("8-elite", Precision::Fp16), ("x-elite", Precision::W8a16)]
     {
         let options = NpuBuildOptions { target: NpuTarget::named(chip).unwrap(), ..options(precision) };
+        let source = home.at("tiny.gguf");
         let cached = || {
-            crate::builder::cached_npu(&home.at("tiny.gguf"), &models, &options, &home.laboratory, &mut |_| ()).unwrap()
+            crate::builder::cached_npu(&source, &models, &options, &mut |step| match step {
+                Step::Wait => panic!("nobody else builds"),
+                Step::Build(folder) => build(&source, folder, &options, &home.laboratory, &mut |_| ()).map(|_| ()),
+            })
+            .unwrap()
         };
         let folder = cached();
         assert!(!home.laboratory.notes().is_empty());
