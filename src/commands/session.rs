@@ -241,6 +241,14 @@ mod tests {
     use super::*;
 
     #[test]
+    fn policies_are_named_in_the_settings_as_on_the_command_line() {
+        assert_eq!(policy(None).unwrap(), Policy::Auto);
+        assert_eq!(policy(Some("fastest")).unwrap(), Policy::Fastest);
+        let error = policy(Some("best")).unwrap_err().to_string();
+        assert_eq!(error, "policy in the settings is 'best'; expected one of auto, npu, cpu, fastest, efficient");
+    }
+
+    #[test]
     fn counts_that_exhaust_the_machine_are_refused() {
         for (value, good) in [(Some(1), true), (Some(4), true), (Some(5), false), (None, true)] {
             assert_eq!(check_count("threads", value, 4).is_ok(), good, "{value:?}");
