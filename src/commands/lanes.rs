@@ -19,7 +19,7 @@ use crate::builder::npu;
 use crate::cli::ChatArgs;
 use crate::config::Settings;
 use crate::decoder::{ChildDecoder, ChildOptions, Deadlines, LaneProvider, LaneRequest};
-use crate::engine::{LaneId, LaneOpener, LaneSource, LaneSpec, OpenLane, cpu_lane};
+use crate::engine::{LaneId, LaneOpener, LaneSource, LaneSpec, MeasuredRates, OpenLane, cpu_lane};
 use crate::model::{ModelFolder, NPU_FILE, NpuBundle, NpuOptions, NpuTarget, ProviderOptions};
 use crate::onnx_runtime::{CPU_PROVIDER, LogSink, OnnxRuntime, QNN_PROVIDER, QnnPlugin};
 use crate::paths::Paths;
@@ -210,6 +210,7 @@ fn npu_lane(parts: &LaneParts<'_>) -> anyhow::Result<LaneSpec> {
         device,
         context_limit: bundle.context,
         threads: None,
+        measured: MeasuredRates::default(),
         source: LaneSource::Open(opener(request, npu.emulation, parts.log.clone())?),
     })
 }
@@ -242,6 +243,7 @@ fn absent(id: LaneId, provider: &str, device: Option<String>, reason: String) ->
         emulated: false,
         context_limit: 0,
         threads: None,
+        measured: MeasuredRates::default(),
         source: LaneSource::Absent { reason },
     }
 }

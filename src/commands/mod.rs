@@ -6,6 +6,7 @@ mod build;
 mod chat;
 pub mod fetch;
 mod lanes;
+mod rates;
 mod run;
 pub mod session;
 mod setup;

@@ -69,6 +69,17 @@ fn the_json_says_what_each_lane_is() {
     assert_eq!(cpu["placement"], placement);
 }
 
+/// A second process knows what the first one measured.
+#[test]
+fn rates_are_kept_for_the_next_run() {
+    let ask = || json(&["run", "Name three rivers.", "-n", "6", "--temperature", "0", "--threads", "2", "--json"]);
+    ask();
+    let routing = ask()["routing"].clone();
+    let predicted = |key: &str| routing[key].as_f64().unwrap_or_default();
+    assert!(predicted("predicted_ttft_ms") > 0.0, "{routing}");
+    assert!(predicted("predicted_total_ms") > predicted("predicted_ttft_ms"), "{routing}");
+}
+
 /// A policy is a wish: where its lane is absent, another one answers and says why.
 #[test]
 fn a_policy_takes_what_is_there() {
