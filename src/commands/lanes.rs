@@ -15,7 +15,8 @@ use anyhow::{Context, bail};
 
 use super::fetch::{FetchDisplay, Interrupted};
 use super::session;
-use crate::builder::npu;
+use crate::builder::npu::NpuBuildOptions;
+use crate::builder::{self, Step};
 use crate::cli::ChatArgs;
 use crate::config::Settings;
 use crate::decoder::{ChildDecoder, ChildOptions, Deadlines, LaneProvider, LaneRequest};
@@ -111,30 +112,33 @@ fn cached_bundle(
         }
         return Ok(None);
     };
-    // Apart from the models for the CPU, whose builds clear up what they find half done.
-    let models = paths.models().join("npu");
-    let target = NpuTarget::named(SIMULATED_CHIP)?;
-    let Some((folder, is_built)) = npu::cached(&source, &models, &target) else { return Ok(None) };
-    if !is_built {
-        if !args.emulate_npu {
-            return Ok(None);
-        }
-        display.finish();
-        eprintln!("building the model for the simulated NPU, once; this takes minutes");
-        build(&source, &folder)?;
+    let options = NpuBuildOptions::new(NpuTarget::named(SIMULATED_CHIP)?);
+    if let Some(folder) = builder::find_npu(&source, &paths.models(), &options)? {
+        return Ok(Some(folder));
     }
+    if !args.emulate_npu {
+        return Ok(None);
+    }
+    display.finish();
+    let mut waited = false;
+    let folder = builder::cached_npu(&source, &paths.models(), &options, &mut |step| match step {
+        Step::Wait => {
+            if !std::mem::replace(&mut waited, true) {
+                eprintln!("waiting for another ortalk, which builds the model for the simulated NPU");
+            }
+            anyhow::Ok(())
+        }
+        Step::Build(folder) => {
+            eprintln!("building the model for the simulated NPU, once; this takes minutes");
+            build(&source, folder)
+        }
+    })?;
     Ok(Some(folder))
 }
 
 /// Runs `ortalk build` as a person would: it shows its stages and their times, its memory goes with it, and a build that
 /// was stopped is gone on with the next time.
 fn build(source: &Path, folder: &Path) -> anyhow::Result<()> {
-    let parent = folder.parent().unwrap_or(folder);
-    std::fs::create_dir_all(parent).with_context(|| format!("'{}' cannot be made", parent.display()))?;
-    if folder.exists() {
-        // It has lost a file.
-        std::fs::remove_dir_all(folder).with_context(|| format!("'{}' cannot be removed", folder.display()))?;
-    }
     let status = Command::new(executable()?)
         .arg("build")
         .arg(source)

@@ -9,5 +9,6 @@ mod tiny_llama;
 
 mod child;
 mod engine;
+mod pipeline;
 mod static_bundle;
 mod support;
