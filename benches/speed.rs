@@ -114,7 +114,7 @@ fn decoder_against_peer(runtime: &OnnxRuntime, folder: &ModelFolder) {
 fn engine_against_decoder(runtime: &OnnxRuntime, folder: &ModelFolder) {
     let mut bare = Bare::new(runtime, folder);
     let model = Arc::new(ModelFolder::open(&folder.path).unwrap());
-    let cpu = cpu_lane(runtime.clone(), model.clone(), Some(THREADS), None);
+    let cpu = cpu_lane(runtime.clone(), model.clone(), THREADS, None);
     let options = EngineOptions { model, lanes: vec![cpu], emulation: false };
     let engine = Engine::load(options).unwrap();
     let short = vec![ChatMessage::new(Role::User, "Tell me a long story about the sea.")];

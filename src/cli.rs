@@ -60,6 +60,13 @@ pub enum Command {
     /// yourself to keep it, move it, or use it with onnxruntime-genai.
     #[command(after_help = BUILD_EXAMPLES)]
     Build(BuildArgs),
+    /// Show what a model file or folder is, without loading its weights.
+    ///
+    /// Reads a GGUF file, safetensors (a file or a folder), an ONNX file, a model folder, or a folder or file with graphs that
+    /// are compiled for an NPU: architecture and sizes, quantization by tensor type, graphs with their inputs and outputs,
+    /// tokenizer and chat template, what `ortalk build` can make of it or what stands in the way, and the memory that each
+    /// lane would take.
+    Inspect(InspectArgs),
     /// Do one task that may end the process; ortalk starts itself with this, nobody else does.
     #[command(subcommand, hide = true)]
     Worker(WorkerTask),
@@ -153,6 +160,15 @@ pub struct SetupArgs {
 
 #[derive(Debug, Args)]
 pub struct SysArgs {
+    /// Print one JSON object.
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct InspectArgs {
+    /// A file or a folder.
+    pub path: PathBuf,
     /// Print one JSON object.
     #[arg(long)]
     pub json: bool,

@@ -40,6 +40,8 @@ pub struct Settings {
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(default)]
 pub struct NpuSettings {
+    /// A folder built for the NPU of the model that is chatted with.
+    pub model: Option<PathBuf>,
     /// ONNX Runtime's QNN plug-in, in place of the one that ortalk fetches.
     pub plugin: Option<PathBuf>,
     /// The backend library, in place of the one beside the plug-in.
@@ -113,7 +115,7 @@ mod tests {
              [[plugins]]\nname = 'OtherExecutionProvider'\nlibrary = '/o.so'\noptions = { device = '1' }",
         )
         .unwrap();
-        let NpuSettings { plugin, backend, options } = &settings.npu;
+        let NpuSettings { model: _, plugin, backend, options } = &settings.npu;
         assert_eq!((plugin.as_deref(), backend), (Some(Path::new("/p.so")), &None));
         let get = |name| options.get(name);
         assert_eq!((get("htp_performance_mode"), get("vtcm_mb")), (Some("burst"), Some("8")));

@@ -8,6 +8,7 @@ pub mod commands;
 pub mod config;
 pub mod decoder;
 pub mod engine;
+pub mod inspect;
 mod log_file;
 pub mod model;
 pub mod onnx_runtime;

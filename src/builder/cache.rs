@@ -10,11 +10,15 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use super::npu::{self, NpuBuildOptions};
 use super::{BuildError, BuildOptions, BuildProgress, BuildStage, RECIPE, build};
 use crate::model::BUILD_FILE;
 
 /// A waiting process looks this often whether the other one is done.
 const WAIT: Duration = Duration::from_millis(100);
+
+/// Where the models for NPUs are, below those for the CPU.
+const NPU_MODELS: &str = "npu";
 
 /// The model folder of `source` below `models`, built if it is not there.
 ///
@@ -25,14 +29,62 @@ pub fn cached(
     options: &BuildOptions,
     progress: &mut dyn FnMut(BuildProgress),
 ) -> Result<PathBuf, BuildError> {
+    let name = folder_name(source, RECIPE)?;
+    let mut build = |step: Step<'_>| match step {
+        Step::Wait => {
+            progress(BuildProgress { stage: BuildStage::Waiting, fraction: 0.0 });
+            Ok(())
+        }
+        Step::Build(folder) => build(source, folder, options, progress).map(|_| ()),
+    };
+    ensure(models, &name, &mut build)
+}
+
+/// The same for an NPU: one folder for each chip, precision and size; `act` builds.
+///
+/// They are in a folder of their own, so that a build of minutes does not keep others from building for the CPU. One that
+/// was stopped or killed goes on where it was.
+pub fn cached_npu<E: From<BuildError>>(
+    source: &Path,
+    models: &Path,
+    options: &NpuBuildOptions,
+    act: &mut dyn FnMut(Step<'_>) -> Result<(), E>,
+) -> Result<PathBuf, E> {
+    ensure(&models.join(NPU_MODELS), &npu_folder_name(source, options)?, act)
+}
+
+/// The model folder of `source` for an NPU below `models`, if it is there.
+pub fn find_npu(source: &Path, models: &Path, options: &NpuBuildOptions) -> Result<Option<PathBuf>, BuildError> {
+    let folder = models.join(NPU_MODELS).join(npu_folder_name(source, options)?);
+    Ok(is_built(&folder).then_some(folder))
+}
+
+fn npu_folder_name(source: &Path, options: &NpuBuildOptions) -> Result<String, BuildError> {
+    let NpuBuildOptions { target, precision, context, chunk, .. } = options;
+    folder_name(source, &format!("{} {target:?} {precision:?} {context:?} {chunk:?}", npu::RECIPE))
+}
+
+/// What must be done for a folder to be there.
+pub enum Step<'f> {
+    /// Say that another process builds.
+    Wait,
+    /// Build this folder.
+    Build(&'f Path),
+}
+
+/// The folder with this name below `models`, built if it is not there or not whole.
+fn ensure<E: From<BuildError>>(
+    models: &Path,
+    name: &str,
+    act: &mut dyn FnMut(Step<'_>) -> Result<(), E>,
+) -> Result<PathBuf, E> {
     let failed = |path: &Path, error| BuildError::Write { path: path.to_owned(), error };
-    let name = folder_name(source).map_err(|error| BuildError::Read { path: source.to_owned(), error })?;
-    let folder = models.join(&name);
+    let folder = models.join(name);
     if is_built(&folder) {
         return Ok(folder);
     }
     fs::create_dir_all(models).map_err(|error| failed(models, error))?;
-    let _lock = lock(&models.join(".lock"), progress).map_err(|error| failed(models, error))?;
+    let _lock = lock(&models.join(".lock"), act, |error| failed(models, error).into())?;
     if is_built(&folder) {
         return Ok(folder);
     }
@@ -41,7 +93,7 @@ pub fn cached(
     if folder.exists() {
         fs::remove_dir_all(&folder).map_err(|error| failed(&folder, error))?;
     }
-    build(source, &folder, options, progress)?;
+    act(Step::Build(&folder))?;
     Ok(folder)
 }
 
@@ -57,25 +109,33 @@ fn is_built(folder: &Path) -> bool {
 }
 
 /// The source's name, and a number made from what would make the folder out of date.
-fn folder_name(source: &Path) -> io::Result<String> {
-    let source = fs::canonicalize(source)?;
-    let metadata = fs::metadata(&source)?;
+fn folder_name(source: &Path, recipe: &str) -> Result<String, BuildError> {
+    let read = || {
+        let path = fs::canonicalize(source)?;
+        let metadata = fs::metadata(&path)?;
+        Ok((path, metadata))
+    };
+    let (source, metadata) = read().map_err(|error| BuildError::Read { path: source.to_owned(), error })?;
     let mut hasher = DefaultHasher::new();
-    (&source, metadata.len(), metadata.modified().ok(), RECIPE, env!("CARGO_PKG_VERSION")).hash(&mut hasher);
+    (&source, metadata.len(), metadata.modified().ok(), recipe, env!("CARGO_PKG_VERSION")).hash(&mut hasher);
     let stem = source.file_stem().unwrap_or_default().to_string_lossy().to_lowercase();
     Ok(format!("{stem}-{:016x}", hasher.finish()))
 }
 
-fn lock(path: &Path, progress: &mut dyn FnMut(BuildProgress)) -> io::Result<File> {
-    let file = File::create(path)?;
+fn lock<E>(
+    path: &Path,
+    act: &mut dyn FnMut(Step<'_>) -> Result<(), E>,
+    failed: impl Fn(io::Error) -> E,
+) -> Result<File, E> {
+    let file = File::create(path).map_err(&failed)?;
     loop {
         match file.try_lock() {
             Ok(()) => return Ok(file),
             Err(TryLockError::WouldBlock) => {
-                progress(BuildProgress { stage: BuildStage::Waiting, fraction: 0.0 });
+                act(Step::Wait)?;
                 std::thread::sleep(WAIT);
             }
-            Err(TryLockError::Error(error)) => return Err(error),
+            Err(TryLockError::Error(error)) => return Err(failed(error)),
         }
     }
 }
@@ -98,11 +158,12 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("Model.Q4.gguf");
         fs::write(&path, "a").unwrap();
-        let first = folder_name(&path).unwrap();
+        let first = folder_name(&path, RECIPE).unwrap();
         assert!(first.starts_with("model.q4-"), "{first}");
-        assert_eq!(folder_name(&path).unwrap(), first);
+        assert_eq!(folder_name(&path, RECIPE).unwrap(), first);
         fs::write(&path, "longer").unwrap();
-        assert_ne!(folder_name(&path).unwrap(), first);
+        assert_ne!(folder_name(&path, RECIPE).unwrap(), first);
+        assert_ne!(folder_name(&path, "other").unwrap(), folder_name(&path, RECIPE).unwrap());
     }
 
     #[test]

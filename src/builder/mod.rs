@@ -20,7 +20,7 @@ mod onnx_proto;
 mod repack;
 mod source;
 #[cfg(test)]
-mod testing;
+pub mod testing;
 #[cfg(test)]
 mod tests;
 mod tokenizer;
@@ -34,11 +34,13 @@ use serde_json::json;
 use folder::NewFolder;
 use genai_config::Graphs;
 use graph::{DataFile, GraphWriter, Opset};
-use mapped_file::MappedFile;
-use source::Source;
 
 use crate::model::BUILD_FILE;
-pub use cache::cached;
+pub use cache::{Step, cached, cached_npu, find_npu};
+
+pub use blocks::TensorType;
+pub use mapped_file::MappedFile;
+pub use source::Source;
 
 pub use error::{BuildError, ModelError};
 pub use genai_config::SamplingDefaults;

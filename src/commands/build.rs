@@ -66,13 +66,12 @@ fn for_cpu(args: &BuildArgs) -> anyhow::Result<()> {
 
 fn for_npu(args: &BuildArgs, target: &NpuTarget) -> anyhow::Result<()> {
     let options = NpuBuildOptions {
-        common: BuildOptions::default(),
-        target: target.clone(),
         precision: args.npu.precision.unwrap_or(Precision::W8a16),
         context: args.npu.context,
         chunk: args.npu.chunk,
         stop_after: args.npu.stop_after,
         keep: args.npu.keep,
+        ..NpuBuildOptions::new(target.clone())
     };
     let laboratory = laboratory()?;
     let bar = bar()?;

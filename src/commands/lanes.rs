@@ -1,20 +1,271 @@
-//! From what is on this machine to the engine's lanes.
+//! Which lanes there are: from arguments, settings and what is on this machine to what the engine opens. The one place
+//! that decides it.
+//!
+//! | | the NPU lane |
+//! | --- | --- |
+//! | an NPU, the plug-in and a model built for it | opened in a process of its own |
+//! | no NPU, `--emulate-npu` | the same on QNN's simulator; what is missing is fetched first |
+//! | else | absent, with the reason and what to do |
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Arc;
 
-use crate::engine::{LaneId, LaneSource, LaneSpec};
-use crate::onnx_runtime::{OnnxRuntime, QNN_PROVIDER};
+use anyhow::{Context, bail};
 
-/// The NPU lane, or why there is none.
-pub fn npu_lane(runtime: &OnnxRuntime, plugin_folders: &[PathBuf]) -> LaneSpec {
-    let absence = runtime.npu_absence(plugin_folders);
-    LaneSpec {
+use super::fetch::{FetchDisplay, Interrupted};
+use super::session;
+use crate::builder::npu::NpuBuildOptions;
+use crate::builder::{self, Step};
+use crate::cli::ChatArgs;
+use crate::config::Settings;
+use crate::decoder::{ChildDecoder, ChildOptions, Deadlines, LaneProvider, LaneRequest};
+use crate::engine::{LaneId, LaneOpener, LaneSource, LaneSpec, OpenLane, cpu_lane};
+use crate::model::{ModelFolder, NPU_FILE, NpuBundle, NpuOptions, NpuTarget, ProviderOptions};
+use crate::onnx_runtime::{CPU_PROVIDER, LogSink, OnnxRuntime, QNN_PROVIDER, QnnPlugin};
+use crate::paths::Paths;
+use crate::provision;
+
+/// The chip whose NPU is simulated.
+const SIMULATED_CHIP: &str = "x-elite";
+
+/// The exit status of an `ortalk` that was stopped.
+const INTERRUPTED: i32 = 130;
+
+/// What the NPU lane needs, as far as it is here.
+pub struct NpuParts {
+    /// A model folder built for the NPU.
+    bundle: Option<PathBuf>,
+    plugin: Option<QnnPlugin>,
+    options: ProviderOptions,
+    /// `--emulate-npu`.
+    pub emulation: bool,
+}
+
+/// Everything that lanes are made of.
+pub struct LaneParts<'a> {
+    pub runtime: OnnxRuntime,
+    /// ONNX Runtime's library.
+    pub library: &'a Path,
+    /// The model that is chatted with.
+    pub model: &'a Arc<ModelFolder>,
+    pub threads: usize,
+    pub npu: &'a NpuParts,
+    /// Where a plug-in may lie that nobody named.
+    pub plugin_folders: &'a [PathBuf],
+    pub log: LogSink,
+}
+
+/// Whether a model folder is one for the NPU.
+pub fn is_bundle(folder: &Path) -> bool {
+    folder.join(NPU_FILE).is_file()
+}
+
+/// Finds what the NPU lane needs, and fetches it where `--emulate-npu` asks for that. `model` is the model folder that is
+/// chatted with.
+pub fn npu_parts(
+    args: &ChatArgs,
+    model: &Path,
+    settings: &Settings,
+    paths: &Paths,
+    display: &mut FetchDisplay,
+) -> anyhow::Result<NpuParts> {
+    let named = match (&args.npu_model, &settings.npu.model) {
+        (Some(folder), _) => Some((folder, "--npu-model".to_string())),
+        (None, Some(folder)) => Some((folder, format!("npu.model in '{}'", paths.settings_file().display()))),
+        (None, None) => None,
+    };
+    if let Some((folder, by)) = &named
+        && !is_bundle(folder)
+    {
+        bail!(
+            "{by} names '{}', which is no model folder for the NPU: it has no {NPU_FILE}; `ortalk build --target npu` \
+             makes one",
+            folder.display()
+        );
+    }
+    let named = named.map(|(folder, _)| folder.clone()).or_else(|| is_bundle(model).then(|| model.to_path_buf()));
+    let plugin = if args.emulate_npu {
+        Some(session::qnn_plugin(settings, paths, display)?.plugin)
+    } else {
+        provision::find_qnn_plugin(settings, paths)?.map(|found| found.plugin)
+    };
+    let bundle = match named {
+        Some(folder) => Some(folder),
+        None => cached_bundle(args, settings, paths, display)?,
+    };
+    Ok(NpuParts { bundle, plugin, options: settings.npu.options.clone(), emulation: args.emulate_npu })
+}
+
+/// The bundle of this model in ortalk's cache. Where it is not there, `--emulate-npu` builds it.
+fn cached_bundle(
+    args: &ChatArgs,
+    settings: &Settings,
+    paths: &Paths,
+    display: &mut FetchDisplay,
+) -> anyhow::Result<Option<PathBuf>> {
+    let Some(source) = session::model_source(args.model.as_deref(), settings, paths, display)? else {
+        if args.emulate_npu {
+            bail!(
+                "a model folder cannot be built for the NPU; name its GGUF file with --model, or a built one with --npu-model"
+            );
+        }
+        return Ok(None);
+    };
+    let options = NpuBuildOptions::new(NpuTarget::named(SIMULATED_CHIP)?);
+    if let Some(folder) = builder::find_npu(&source, &paths.models(), &options)? {
+        return Ok(Some(folder));
+    }
+    if !args.emulate_npu {
+        return Ok(None);
+    }
+    display.finish();
+    let mut waited = false;
+    let folder = builder::cached_npu(&source, &paths.models(), &options, &mut |step| match step {
+        Step::Wait => {
+            if !std::mem::replace(&mut waited, true) {
+                eprintln!("waiting for another ortalk, which builds the model for the simulated NPU");
+            }
+            anyhow::Ok(())
+        }
+        Step::Build(folder) => {
+            eprintln!("building the model for the simulated NPU, once; this takes minutes");
+            build(&source, folder)
+        }
+    })?;
+    Ok(Some(folder))
+}
+
+/// Runs `ortalk build` as a person would: it shows its stages and their times, its memory goes with it, and a build that
+/// was stopped is gone on with the next time.
+fn build(source: &Path, folder: &Path) -> anyhow::Result<()> {
+    let status = Command::new(executable()?)
+        .arg("build")
+        .arg(source)
+        .arg("--output")
+        .arg(folder)
+        .args(["--target", "npu", "--soc", SIMULATED_CHIP])
+        .stdin(Stdio::null())
+        // Standard output is for answers.
+        .stdout(std::io::stderr())
+        .status()
+        .context("ortalk could not be started to build the model")?;
+    match status.code() {
+        Some(0) => Ok(()),
+        Some(INTERRUPTED) | None => Err(Interrupted.into()),
+        Some(code) => bail!("the model could not be built for the NPU: `ortalk build` ended with status {code}"),
+    }
+}
+
+fn executable() -> anyhow::Result<PathBuf> {
+    std::env::current_exe().context("ortalk does not know where it is itself")
+}
+
+/// The lanes, in the order in which the router prefers them. With `only`, no other one is opened.
+pub fn lanes(parts: LaneParts<'_>, only: Option<LaneId>) -> anyhow::Result<Vec<LaneSpec>> {
+    let npu = npu_lane(&parts)?;
+    let cpu = if is_bundle(&parts.model.path) {
+        absent(LaneId::Cpu, CPU_PROVIDER, None, "this model folder is for the NPU alone".to_string())
+    } else {
+        cpu_lane(parts.runtime, parts.model.clone(), parts.threads, None)
+    };
+    let mut lanes = vec![npu, cpu];
+    if let Some(only) = only {
+        for lane in lanes.iter_mut().filter(|lane| lane.id != only) {
+            if let LaneSource::Open(_) = lane.source {
+                lane.source = LaneSource::Absent { reason: format!("not opened: {only} was asked for") };
+            }
+        }
+    }
+    Ok(lanes)
+}
+
+fn npu_lane(parts: &LaneParts<'_>) -> anyhow::Result<LaneSpec> {
+    let npu = parts.npu;
+    let found = parts.runtime.npu_absence(parts.plugin_folders);
+    let device = found.device.clone();
+    let missing = |reason: String| Ok(absent(LaneId::Npu, QNN_PROVIDER, device.clone(), reason));
+    if device.is_none() && !npu.emulation {
+        return missing(format!("{found}; --emulate-npu simulates one"));
+    }
+    let Some(plugin) = &npu.plugin else {
+        return missing(format!("{found}; `ortalk setup --npu` fetches it"));
+    };
+    let Some(folder) = &npu.bundle else {
+        return missing(
+            "no model built for the NPU: `ortalk build --target npu` makes one for --npu-model".to_string(),
+        );
+    };
+    let bundle = NpuBundle::read(folder)?;
+    check_same_model(parts.model, folder, &bundle)?;
+    let request = LaneRequest {
+        folder: folder.clone(),
+        library: parts.library.to_path_buf(),
+        provider: LaneProvider::Qnn {
+            plugin: plugin.clone(),
+            options: NpuOptions { target: Some(bundle.target.clone()), provider: npu.options.clone() },
+        },
+        threads: parts.threads,
+    };
+    Ok(LaneSpec {
         id: LaneId::Npu,
         execution_provider: QNN_PROVIDER.to_string(),
-        device: absence.device.clone(),
+        emulated: device.is_none(),
+        device,
+        context_limit: bundle.context,
+        threads: None,
+        source: LaneSource::Open(opener(request, npu.emulation, parts.log.clone())?),
+    })
+}
+
+/// Opens the lane in a process of its own.
+fn opener(request: LaneRequest, emulation: bool, log: LogSink) -> anyhow::Result<LaneOpener> {
+    let executable = executable()?;
+    Ok(Box::new(move || {
+        let options =
+            ChildOptions { executable: executable.clone(), log: log.clone(), deadlines: Deadlines::default() };
+        let child = ChildDecoder::open(request.clone(), options).map_err(|error| error.to_string())?;
+        let ready = child.ready().clone();
+        if ready.emulated && !emulation {
+            return Err("QNN has no NPU here, but a simulator; --emulate-npu allows it".to_string());
+        }
+        Ok(OpenLane {
+            decoder: Box::new(child),
+            placement: ready.placement,
+            device: ready.device,
+            emulated: ready.emulated,
+        })
+    }))
+}
+
+fn absent(id: LaneId, provider: &str, device: Option<String>, reason: String) -> LaneSpec {
+    LaneSpec {
+        id,
+        execution_provider: provider.to_string(),
+        device,
         emulated: false,
         context_limit: 0,
         threads: None,
-        source: LaneSource::Absent { reason: absence.to_string() },
+        source: LaneSource::Absent { reason },
     }
+}
+
+/// An answer that moves between lanes must stay with the same model.
+fn check_same_model(model: &ModelFolder, folder: &Path, bundle: &NpuBundle) -> anyhow::Result<()> {
+    let (config, decoder) = (&model.config.model, &model.config.model.decoder);
+    for (what, npu, cpu) in [
+        ("vocabulary", bundle.vocabulary, config.vocab_size),
+        ("number of layers", bundle.layers, decoder.num_hidden_layers),
+        ("number of key-value heads", bundle.kv_heads, decoder.num_key_value_heads),
+        ("head size", bundle.head_size, decoder.head_size),
+    ] {
+        if npu != cpu {
+            bail!(
+                "'{}' is not the NPU's form of '{}': its {what} is {npu}, not {cpu}; build it from the same file",
+                folder.display(),
+                model.path.display()
+            );
+        }
+    }
+    Ok(())
 }

@@ -5,6 +5,7 @@ mod answer_json;
 mod build;
 mod chat;
 pub mod fetch;
+mod inspect;
 mod lanes;
 mod run;
 pub mod session;
@@ -45,6 +46,7 @@ fn is_broken_pipe(error: &anyhow::Error) -> bool {
 fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
     match cli.command {
         Some(Command::Build(args)) => build::run(&args),
+        Some(Command::Inspect(args)) => inspect::run(&args),
         Some(Command::Run(args)) => run::run(args),
         Some(Command::Setup(args)) => setup::run(&args),
         Some(Command::Sys(args)) => sys::run(&args),

@@ -9,11 +9,11 @@ use anyhow::{Context, anyhow, bail};
 use clap::ValueEnum;
 
 use super::fetch::{AfterFetch, FetchDisplay};
-use super::lanes;
+use super::lanes::{self, LaneParts, NpuParts};
 use crate::builder::{self, BuildOptions, SamplingDefaults};
 use crate::cli::ChatArgs;
 use crate::config::Settings;
-use crate::engine::{AnswerSettings, Engine, EngineOptions, LaneId, LaneSource, Policy, Sampling, cpu_lane};
+use crate::engine::{AnswerSettings, Engine, EngineOptions, LaneId, LaneSource, Policy, Sampling};
 use crate::log_file;
 use crate::model::{ModelFolder, read_config};
 use crate::onnx_runtime::{LogSink, OnnxRuntime};
@@ -37,9 +37,8 @@ pub struct Prepared {
     /// The model folder.
     pub model: PathBuf,
     pub library: PathBuf,
-    threads: Option<usize>,
-    /// `--emulate-npu`.
-    emulation: bool,
+    npu: NpuParts,
+    threads: usize,
 }
 
 /// Finds or fetches ONNX Runtime, and finds, fetches or builds the model. Shows progress on standard error where that
@@ -50,36 +49,47 @@ pub fn prepare(args: &ChatArgs, after: AfterFetch) -> anyhow::Result<Prepared> {
     let mut display = FetchDisplay::new(after);
     let library = library(&settings, &paths, &mut display)?.path;
     let model = model(args.model.as_deref(), &settings, &paths, &mut display)?;
+    let npu = lanes::npu_parts(args, &model, &settings, &paths, &mut display)?;
     display.finish();
     display.go_on()?;
     let answers = answer_settings(args, &settings, &Sampling::suggested(&read_config(&model)?.search))?;
     let threads = args.threads.map(usize::from).or(settings.threads.map(NonZeroUsize::get));
     check_count("threads", threads, MOST_THREADS)?;
-    Ok(Prepared { paths, settings, answers, model, library, threads, emulation: args.emulate_npu })
+    let threads = threads.unwrap_or_else(default_threads);
+    Ok(Prepared { paths, settings, answers, model, library, npu, threads })
 }
 
 impl Prepared {
     /// Loads the library and the model; with a lane, no other one is opened.
     pub fn load(&self, only: Option<LaneId>) -> anyhow::Result<Engine> {
-        let runtime = OnnxRuntime::load(&self.library, log_sink(&self.paths.log_file()))?;
+        let log = log_sink(&self.paths.log_file());
+        let runtime = OnnxRuntime::load(&self.library, log.clone())?;
         let model = Arc::new(ModelFolder::open(&self.model)?);
         let beside = self.library.parent().map(Path::to_path_buf);
         let folders: Vec<PathBuf> = beside.into_iter().chain([self.paths.libraries()]).collect();
-        let npu = lanes::npu_lane(&runtime, &folders);
-        let cpu = cpu_lane(runtime, model.clone(), self.threads, None);
-        let mut lanes = vec![npu, cpu];
+        let parts = LaneParts {
+            runtime,
+            library: &self.library,
+            model: &model,
+            threads: self.threads,
+            npu: &self.npu,
+            plugin_folders: &folders,
+            log,
+        };
+        let lanes = lanes::lanes(parts, only)?;
         if let Some(asked) = lanes.iter().find(|lane| Some(lane.id) == self.answers.lane)
             && let LaneSource::Absent { reason } = &asked.source
         {
             bail!("the {} lane was asked for, but it is not there: {reason}", asked.id);
         }
-        for lane in &mut lanes {
-            if let (Some(only), LaneSource::Open(_)) = (only.filter(|only| *only != lane.id), &lane.source) {
-                lane.source = LaneSource::Absent { reason: format!("not opened: {only} was asked for") };
-            }
-        }
-        Ok(Engine::load(EngineOptions { model, lanes, emulation: self.emulation })?)
+        Ok(Engine::load(EngineOptions { model, lanes, emulation: self.npu.emulation })?)
     }
+}
+
+/// One for each physical core that this process may use: two threads on one core slow each other down.
+fn default_threads() -> usize {
+    let usable = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
+    sysinfo::System::physical_core_count().map_or(usable, |cores| cores.min(usable)).max(1)
 }
 
 pub fn library(settings: &Settings, paths: &Paths, display: &mut FetchDisplay) -> anyhow::Result<FoundLibrary> {
@@ -140,6 +150,22 @@ pub fn model(
             named.display()
         )
     })
+}
+
+/// The GGUF file of the model to chat with, as far as there is one.
+pub fn model_source(
+    argument: Option<&Path>,
+    settings: &Settings,
+    paths: &Paths,
+    display: &mut FetchDisplay,
+) -> anyhow::Result<Option<PathBuf>> {
+    match argument.or(settings.model.as_deref()) {
+        Some(named) => Ok(named.is_file().then(|| named.to_path_buf())),
+        None => {
+            let source = provision::ensure_default_model_source(paths, &mut |progress| display.report(progress))?;
+            Ok(Some(source.path))
+        }
+    }
 }
 
 /// Arguments come before settings, settings before what the model's folder suggests.

@@ -7,15 +7,8 @@ use crate::decoder::{DecoderOptions, SharedBufferDecoder};
 use crate::model::ModelFolder;
 use crate::onnx_runtime::{CPU_PROVIDER, CpuSessionOptions, OnnxRuntime};
 
-/// Runs the folder's graph, up to `context` tokens; `None` is as many as the model was made for. `threads` is
-/// one for each physical core where it is not said.
-pub fn cpu_lane(
-    runtime: OnnxRuntime,
-    folder: Arc<ModelFolder>,
-    threads: Option<usize>,
-    context: Option<usize>,
-) -> LaneSpec {
-    let threads = threads.unwrap_or_else(default_threads);
+/// Runs the folder's graph, up to `context` tokens; `None` is as many as the model was made for.
+pub fn cpu_lane(runtime: OnnxRuntime, folder: Arc<ModelFolder>, threads: usize, context: Option<usize>) -> LaneSpec {
     let longest = folder.config.model.context_length;
     let context = context.map_or(longest, |context| context.min(longest));
     let open = move || {
@@ -23,7 +16,7 @@ pub fn cpu_lane(
         let decoder = SharedBufferDecoder::new(&runtime, &folder, options).map_err(|error| error.to_string())?;
         let graph = folder.config.model.decoder.filename.clone().unwrap_or_else(|| "model.onnx".to_string());
         let placement = vec![GraphPlacement { graph, placement: decoder.placement() }];
-        Ok(OpenLane { decoder: Box::new(decoder), placement, device: None })
+        Ok(OpenLane { decoder: Box::new(decoder), placement, device: None, emulated: false })
     };
     LaneSpec {
         id: LaneId::Cpu,
@@ -34,10 +27,4 @@ pub fn cpu_lane(
         threads: Some(threads),
         source: LaneSource::Open(Box::new(open)),
     }
-}
-
-/// One for each physical core that this process may use: two threads on one core slow each other down.
-fn default_threads() -> usize {
-    let usable = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    sysinfo::System::physical_core_count().map_or(usable, |cores| cores.min(usable)).max(1)
 }

@@ -23,6 +23,8 @@ pub enum Outcome {
     Finished(FinishReason),
     /// The context has no room for another token.
     ContextFull,
+    /// The lane cannot run this request, and is none the worse.
+    Refused(String),
     /// The lane is out of service.
     Broken(String),
 }
@@ -66,8 +68,7 @@ impl LaneDecoder {
                 self.cached.extend_from_slice(tokens);
                 return Ok(self.decoder.logits());
             }
-            Ok(Err(error)) if is_about_tokens(&error) => Outcome::Finished(FinishReason::Error(error.to_string())),
-            Ok(Err(error)) => Outcome::Broken(error.to_string()),
+            Ok(Err(error)) => outcome(error),
             Err(panic) => Outcome::Broken(panic_message(&*panic)),
         };
         // What a failed pass left in the cache is not known.
@@ -79,9 +80,18 @@ impl LaneDecoder {
     }
 }
 
-/// The request is at fault, not the lane: another lane would say the same.
-fn is_about_tokens(error: &DecodeError) -> bool {
-    matches!(error, DecodeError::ContextFull { .. } | DecodeError::NoTokens | DecodeError::UnknownToken { .. })
+/// Whose fault it is: the request's, for which no lane has an answer; a lane's that is made for other sequences; or the
+/// lane is broken.
+fn outcome(error: DecodeError) -> Outcome {
+    match error {
+        DecodeError::ContextFull { .. } | DecodeError::NoTokens | DecodeError::UnknownToken { .. } => {
+            Outcome::Finished(FinishReason::Error(error.to_string()))
+        }
+        DecodeError::FirstToken { .. } => Outcome::Refused(error.to_string()),
+        // Which lane it is, is said where the reason is shown.
+        DecodeError::Lane(reason) => Outcome::Broken(reason),
+        error => Outcome::Broken(error.to_string()),
+    }
 }
 
 /// What a caught panic said; where it was, the panic hook has told standard error.

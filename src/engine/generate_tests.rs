@@ -27,7 +27,7 @@ fn run_job(
     match &outcome {
         Outcome::Finished(reason) => job.finish(reason.clone(), &folder.tokenizer),
         Outcome::ContextFull => job.finish(FinishReason::ContextFull, &folder.tokenizer),
-        Outcome::Broken(_) => drop(job),
+        Outcome::Refused(_) | Outcome::Broken(_) => drop(job),
     }
     let (mut pieces, mut finished) = (Vec::new(), None);
     while let Ok(event) = received.try_recv() {

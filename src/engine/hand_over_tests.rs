@@ -28,7 +28,7 @@ fn spec(
         threads: None,
         source: LaneSource::Open(Box::new(move || {
             let decoder: Box<dyn crate::decoder::Decoder> = Box::new(open()?);
-            Ok(OpenLane { decoder, placement: Vec::new(), device: None })
+            Ok(OpenLane { decoder, placement: Vec::new(), device: None, emulated: false })
         })),
     }
 }
@@ -209,7 +209,7 @@ fn a_request_that_names_its_lane_stays_there() {
     assert_eq!((broken.on(LaneId::Npu), broken.on(LaneId::Cpu), broken.changes.len()), (13, 0, 0));
     let FinishReason::Error(message) = broken.finished.reason else { panic!("{:?}", broken.finished) };
     assert!(
-        message.contains("the npu lane, which was asked for, failed") && message.contains("injected fault"),
+        message.contains("the npu lane was asked for, and failed") && message.contains("injected fault"),
         "{message}"
     );
 
@@ -217,6 +217,19 @@ fn a_request_that_names_its_lane_stays_there() {
     let full = ask(&engine, request(Some(LaneId::Npu)));
     assert_eq!((full.on(LaneId::Npu), full.on(LaneId::Cpu), full.changes.len()), (19, 0, 0));
     assert_eq!(full.finished.reason, FinishReason::ContextFull);
+}
+
+#[test]
+fn a_lane_that_cannot_run_a_request_is_none_the_worse() {
+    let engine = engine(vec![lane(LaneId::Npu, Fault::Refuse), lane(LaneId::Cpu, Fault::Never)]);
+    let moved = ask(&engine, request(None));
+    assert_eq!((moved.on(LaneId::Cpu), moved.changes.len()), (60, 1));
+    assert!(
+        moved.changes[0].reason.starts_with("npu cannot run this: the sequence starts with token"),
+        "{:?}",
+        moved.changes
+    );
+    assert_eq!(state(&engine, LaneId::Npu), LaneState::Ready);
 }
 
 #[test]

@@ -151,6 +151,8 @@ pub struct OpenLane {
     pub placement: Vec<GraphPlacement>,
     /// In place of what the spec said, where that is known only now.
     pub device: Option<String>,
+    /// In place of what the spec said.
+    pub emulated: bool,
 }
 
 impl LaneSpec {

@@ -22,6 +22,16 @@ pub struct Lanes {
     emulation: bool,
 }
 
+/// Why a lane does not go on with a job.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Hindrance {
+    ContextFull,
+    /// It is made for other sequences.
+    Refused(String),
+    /// It is out of service.
+    Broken(String),
+}
+
 pub struct Lane {
     pub status: LaneStatus,
     /// Where its thread takes jobs from; `None` for a lane that is absent, and for all of them when the engine ends.
@@ -118,6 +128,7 @@ impl Lanes {
             status.state = LaneState::Ready;
             status.context_limit = open.decoder.context_limit();
             status.placement = open.placement.clone();
+            status.emulated = open.emulated;
             if open.device.is_some() {
                 status.device = open.device.clone();
             }
@@ -146,25 +157,26 @@ impl Lanes {
     }
 
     /// Goes on with a job that its lane cannot finish: in the first other lane that is ready and has room, unless the
-    /// request named its lane. `broken` is the fault; without one the context is full.
-    pub fn hand_over(&self, job: Job, from: LaneId, broken: Option<&str>, tokenizer: &Tokenizer) {
+    /// request named its lane.
+    pub fn hand_over(&self, job: Job, from: LaneId, why: &Hindrance, tokenizer: &Tokenizer) {
         let needed = job.prompt.len() + job.answered().len() + 1;
         let next = if job.pinned { None } else { self.next(from, needed) };
         let Some(next) = next else {
-            let reason = match broken {
-                None => FinishReason::ContextFull,
-                Some(fault) if job.pinned => FinishReason::Error(format!(
-                    "the {from} lane, which was asked for, failed: {fault}; another lane may answer if none is asked for"
+            let reason = match (why, job.pinned) {
+                (Hindrance::ContextFull, _) => FinishReason::ContextFull,
+                (Hindrance::Refused(why) | Hindrance::Broken(why), true) => FinishReason::Error(format!(
+                    "the {from} lane was asked for, and failed: {why}; where none is asked for, another one may go on"
                 )),
-                Some(fault) => {
-                    FinishReason::Error(format!("the {from} lane failed, and no other can go on with it: {fault}"))
+                (Hindrance::Refused(why) | Hindrance::Broken(why), false) => {
+                    FinishReason::Error(format!("the {from} lane failed, and no other can go on with it: {why}"))
                 }
             };
             return job.finish(reason, tokenizer);
         };
-        let reason = match broken {
-            Some(fault) => format!("{from} failed: {fault}"),
-            None => format!("the context of {} is full", self.limit(from)),
+        let reason = match why {
+            Hindrance::ContextFull => format!("the context of {} is full", self.limit(from)),
+            Hindrance::Refused(why) => format!("{from} cannot run this: {why}"),
+            Hindrance::Broken(why) => format!("{from} failed: {why}"),
         };
         job.send(GenerationEvent::LaneChanged(LaneChange {
             from,

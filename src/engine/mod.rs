@@ -145,11 +145,16 @@ impl Engine {
         if statuses.iter().any(|lane| lane.state == LaneState::Ready) {
             return Ok(Self { inner: Arc::new(inner) });
         }
-        let failed = |lane: LaneStatus| match lane.state {
-            LaneState::Failed { reason } => Some((lane.id, reason)),
+        // What was tried says more than what is not there.
+        let failed = |lane: &LaneStatus| match &lane.state {
+            LaneState::Failed { reason } => Some((lane.id, reason.clone())),
             LaneState::Absent { .. } | LaneState::Loading { .. } | LaneState::Ready => None,
         };
-        Err(EngineError::NoLane(statuses.into_iter().filter_map(failed).collect()))
+        let mut reasons: Vec<_> = statuses.iter().filter_map(failed).collect();
+        if reasons.is_empty() {
+            reasons = statuses.iter().filter_map(|lane| Some((lane.id, lane.state.hindrance()?))).collect();
+        }
+        Err(EngineError::NoLane(reasons))
     }
 
     /// Waits until no lane is loading any more; with a name, until that one is not.

@@ -187,6 +187,8 @@ pub enum Fault {
     Error(usize),
     Panic(usize),
     Hang(usize),
+    /// Takes no sequence that starts as this one does.
+    Refuse,
 }
 
 impl SequenceDecoder {
@@ -218,6 +220,7 @@ impl Decoder for SequenceDecoder {
         let now = |at: usize| (before + 1..=after).contains(&at);
         match self.fault {
             Fault::Error(at) if now(at) => return Err(DecodeError::Run("injected fault".into())),
+            Fault::Refuse => return Err(DecodeError::FirstToken { expected: END, found: tokens[0] }),
             Fault::Panic(at) if now(at) => panic!("injected panic"),
             Fault::Hang(at) if now(at) => loop {
                 std::thread::park();

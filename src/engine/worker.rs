@@ -15,7 +15,7 @@ use super::event::FinishReason;
 use super::generate::{LaneDecoder, Outcome, generate, panic_message};
 use super::job::Job;
 use super::lane::{LaneId, LaneOpener};
-use super::lanes::Lanes;
+use super::lanes::{Hindrance, Lanes};
 use crate::model::ModelFolder;
 
 /// Why a lane is out of service, and since when.
@@ -80,7 +80,8 @@ impl Worker {
         let mut decoder = match lane {
             Ok(decoder) => decoder,
             Err(fault) => {
-                self.lanes.hand_over(job, self.id, Some(&fault.reason), &folder.tokenizer);
+                let why = Hindrance::Broken(fault.reason.clone());
+                self.lanes.hand_over(job, self.id, &why, &folder.tokenizer);
                 return Err(fault);
             }
         };
@@ -98,12 +99,18 @@ impl Worker {
         self.lanes.record(&decoder, &measured);
         match outcome {
             Outcome::Finished(reason) => job.finish(reason, &folder.tokenizer),
-            Outcome::ContextFull => self.lanes.hand_over(job, self.id, None, &folder.tokenizer),
+            Outcome::ContextFull => {
+                self.lanes.hand_over(job, self.id, &Hindrance::ContextFull, &folder.tokenizer);
+            }
+            Outcome::Refused(reason) => {
+                self.lanes.hand_over(job, self.id, &Hindrance::Refused(reason), &folder.tokenizer);
+            }
             Outcome::Broken(reason) => {
                 let fault = self.fail(reason);
                 // Before the job goes on: two lanes' worth of memory may be too much.
                 drop(decoder);
-                self.lanes.hand_over(job, self.id, Some(&fault.reason), &folder.tokenizer);
+                let why = Hindrance::Broken(fault.reason.clone());
+                self.lanes.hand_over(job, self.id, &why, &folder.tokenizer);
                 return Err(fault);
             }
         }

@@ -16,10 +16,8 @@ const LONG: usize = 1024;
 
 fn engine(contexts: &[(LaneId, usize)]) -> Engine {
     let model = Arc::new(ModelFolder::open(model()).unwrap());
-    let lane = |(id, context): &(LaneId, usize)| LaneSpec {
-        id: *id,
-        ..cpu_lane(runtime(), model.clone(), Some(2), Some(*context))
-    };
+    let lane =
+        |(id, context): &(LaneId, usize)| LaneSpec { id: *id, ..cpu_lane(runtime(), model.clone(), 2, Some(*context)) };
     let lanes = contexts.iter().map(lane).collect();
     let engine = Engine::load(EngineOptions { model, lanes, emulation: false }).unwrap();
     engine.wait_for_lanes(None);

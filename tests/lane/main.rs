@@ -8,6 +8,7 @@ mod bundle;
 mod tiny_llama;
 
 mod child;
+mod engine;
 mod pipeline;
 mod static_bundle;
 mod support;

@@ -6,6 +6,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod support;
+mod truncated;
 
 #[path = "../support/bundle.rs"]
 #[allow(dead_code, reason = "the lane's tests on the CPU use all of it")]
@@ -14,6 +15,7 @@ mod bundle;
 #[allow(dead_code, reason = "likewise")]
 mod tiny_llama;
 
+mod build;
 mod compile;
 mod lane;
 mod session;

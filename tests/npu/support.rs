@@ -12,7 +12,6 @@ use ortalk::config::Settings;
 use ortalk::model::{NpuOptions, NpuTarget};
 use ortalk::onnx_runtime::{CpuSessionOptions, OnnxRuntime, QnnPlugin};
 use ortalk::paths::Paths;
-use ortalk::provision;
 
 pub fn home() -> PathBuf {
     Path::new(env!("CARGO_TARGET_TMPDIR")).join("home")
@@ -23,9 +22,9 @@ pub fn plugin() -> QnnPlugin {
     static PLUGIN: OnceLock<QnnPlugin> = OnceLock::new();
     let obtain = || {
         let mut display = FetchDisplay::new(AfterFetch::Exit);
-        provision::obtain_qnn_plugin(&Settings::default(), &Paths::below(&home()), &mut |p| display.report(p))
+        session::qnn_plugin(&Settings::default(), &Paths::below(&home()), &mut display).unwrap().plugin
     };
-    PLUGIN.get_or_init(|| obtain().unwrap().plugin).clone()
+    PLUGIN.get_or_init(obtain).clone()
 }
 
 pub fn library() -> &'static Path {

@@ -73,22 +73,23 @@ impl Reference {
         for (done, sequence) in self.sequences.iter().enumerate() {
             progress(done as f32 / self.sequences.len() as f32);
             let rows = start(quantized, &sequence.tokens)?;
-            add(sequence, &rows, [&mut self.head, quantized.head()], &mut comparison)?;
+            add(sequence, sequence.shared, &rows, [&mut self.head, quantized.head()], &mut comparison)?;
         }
         progress(1.0);
         Ok(comparison.quality())
     }
 
-    /// Compares over the start of the first text: a chunk of it through the prefill graph, then some tokens one by one.
+    /// Compares over the start of a text: a chunk of it through the prefill graph, then some tokens one by one.
     pub fn compare_part(
         &mut self,
         quantized: &mut StaticDecoder,
         progress: &mut dyn FnMut(f32),
     ) -> Result<Option<Quality>, DecodeError> {
         let mut comparison = Comparison::default();
-        let Some(sequence) = self.sequences.first() else { return Ok(None) };
         // A sink makes no pass, so a chunk follows it.
         let chunk = quantized.bundle().chunk + usize::from(quantized.bundle().sink.is_some());
+        let enough = |sequence: &&Sequence| sequence.tokens.len() >= chunk + PART_DECODED;
+        let Some(sequence) = self.sequences.iter().find(enough).or(self.sequences.first()) else { return Ok(None) };
         let (prompt, rest) = sequence.tokens.split_at(chunk.min(sequence.tokens.len()));
         let mut rows = start(quantized, prompt)?;
         let decoded = rest.len().min(PART_DECODED);
@@ -96,16 +97,17 @@ impl Reference {
             progress((done + 1) as f32 / (decoded + 1) as f32);
             rows.extend(append(quantized, &[*token])?);
         }
-        add(sequence, &rows, [&mut self.head, quantized.head()], &mut comparison)?;
+        add(sequence, 1, &rows, [&mut self.head, quantized.head()], &mut comparison)?;
         progress(1.0);
         Ok(comparison.quality())
     }
 }
 
-/// Adds a sequence's predictions, or as many as `rows` has last hidden states for: those of each token but the first.
-/// `heads` are the float model's and the quantized one's.
+/// Adds what is predicted after each token from number `first` on, as far as `rows` goes: last hidden states of each token
+/// but that at 0. `heads` are the float model's and the quantized one's.
 fn add(
     sequence: &Sequence,
+    first: usize,
     rows: &[f32],
     heads: [&mut LanguageHead; 2],
     comparison: &mut Comparison,
@@ -121,7 +123,7 @@ fn add(
         float_head.run(float_rows, &mut float_logits)?;
         head.run(rows, &mut logits)?;
         for (float, quantized) in float_logits.chunks_exact(vocabulary).zip(logits.chunks_exact(vocabulary)) {
-            if position >= sequence.shared {
+            if position >= first {
                 comparison.add(float, quantized, sequence.tokens.get(position + 1).copied());
             }
             position += 1;

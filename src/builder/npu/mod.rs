@@ -25,6 +25,8 @@ mod quantized;
 mod ranges;
 pub mod sink;
 mod stage;
+#[cfg(test)]
+mod tests;
 mod weights;
 
 use std::path::{Path, PathBuf};
@@ -48,7 +50,7 @@ pub use stage::{NpuStage, StageRecord};
 
 /// How graphs are written and quantized. A folder built by another recipe differs in accuracy, so this name must change
 /// with what the modules here write.
-const RECIPE: &str = "npu-1";
+pub const RECIPE: &str = "npu-1";
 
 /// Slots of the past where nobody says otherwise.
 const CONTEXT: usize = 512;
@@ -69,6 +71,21 @@ pub struct NpuBuildOptions {
     pub stop_after: Option<NpuStage>,
     /// Whether the working folder stays in any case.
     pub keep: bool,
+}
+
+impl NpuBuildOptions {
+    /// What is chosen where nobody says otherwise.
+    pub fn new(target: NpuTarget) -> Self {
+        Self {
+            common: BuildOptions::default(),
+            target,
+            precision: Precision::W8a16,
+            context: None,
+            chunk: None,
+            stop_after: None,
+            keep: false,
+        }
+    }
 }
 
 /// What the builder is doing.
@@ -158,10 +175,9 @@ pub fn build(
     let last = options.stop_after.unwrap_or(NpuStage::Assemble);
     let mut stages = Vec::new();
     for stage in stages_of(options.precision).into_iter().filter(|stage| *stage <= last) {
-        let before = work.done().len();
+        let was_done = work.done().iter().any(|record| record.stage == stage);
         let record = build.run(stage, &mut work, output, progress)?;
-        let is_new = work.done().len() > before;
-        progress(if is_new { NpuProgress::Done(record) } else { NpuProgress::DoneBefore(record) });
+        progress(if was_done { NpuProgress::DoneBefore(record) } else { NpuProgress::Done(record) });
         stages.push(record);
     }
     let judged = options.precision == Precision::W8a16 && last >= NpuStage::Judge;

@@ -30,6 +30,7 @@ pub enum NpuStage {
     /// Compares the quantized model with the float one.
     Judge,
     /// Puts the folder together.
+    #[value(skip)]
     Assemble,
 }
 

@@ -82,7 +82,7 @@ fn write<S>(
 }
 
 /// The values of a weight, row by row.
-fn load(gguf: &Gguf<'_>, weight: &Weight) -> Result<Vec<f32>, ModelError> {
+pub fn load(gguf: &Gguf<'_>, weight: &Weight) -> Result<Vec<f32>, ModelError> {
     let tensor = find_tensor(gguf, &weight.tensor)?;
     if tensor.shape != weight.shape {
         let (found, expected) = (tensor.shape.clone(), weight.shape.clone());

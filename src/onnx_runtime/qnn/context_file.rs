@@ -3,6 +3,8 @@
 //! The wrapper is read before the execution provider sees it, which would say of a wrong one only a number.
 
 use std::fmt;
+use std::fs::File;
+use std::io::Read;
 use std::path::{Component, Path, PathBuf};
 
 use prost::Message;
@@ -178,8 +180,23 @@ impl SdkVersion {
 
     /// The version that QNN's backend library carries in its text: no function gives it without loading the library.
     pub fn of_backend(library: &Path) -> Option<Self> {
-        Self::in_bytes(&std::fs::read(library).ok()?)
+        const PIECE: usize = 1 << 20;
+        let mut file = File::open(library).ok()?;
+        // A hundred megabytes: looked through piece by piece, each with the end of the one before.
+        let mut piece = Vec::with_capacity(PIECE + Self::LONGEST);
+        loop {
+            piece.drain(..piece.len().saturating_sub(Self::LONGEST));
+            if file.by_ref().take(PIECE as u64).read_to_end(&mut piece).ok()? == 0 {
+                return None;
+            }
+            if let Some(version) = Self::in_bytes(&piece) {
+                return Some(version);
+            }
+        }
     }
+
+    /// Bytes of the longest text that is looked for.
+    const LONGEST: usize = 40;
 
     /// Of the first text like "v2.51.0.260929181845": three numbers, and the build's time in at least ten digits.
     fn in_bytes(bytes: &[u8]) -> Option<Self> {
@@ -187,7 +204,7 @@ impl SdkVersion {
         let mut from = 0;
         while let Some(at) = bytes[from..].windows(3).position(|start| start == b"v2.").map(|at| from + at) {
             from = at + 1;
-            let text: Vec<u8> = bytes[from..].iter().take(40).take_while(|byte| is_part(byte)).copied().collect();
+            let text: Vec<u8> = bytes[from..].iter().take(Self::LONGEST).take_while(|byte| is_part(byte)).copied().collect();
             let text = String::from_utf8_lossy(&text);
             let build = text.split('.').nth(3).unwrap_or_default();
             if build.len() >= 10 && build.bytes().all(|byte| byte.is_ascii_digit()) {
@@ -347,6 +364,16 @@ mod tests {
             assert_eq!(SdkVersion::in_bytes(text.as_bytes()), version.map(SdkVersion), "{text}");
         }
         assert_eq!(SdkVersion([2, 51, 0]).to_string(), "2.51.0");
+        // In a library, also across the pieces that it is read in.
+        let path = tempfile::NamedTempFile::new().unwrap();
+        for place in [0, (1 << 20) - 10, (1 << 20) + 3, 3 << 20] {
+            let mut bytes = vec![b'v'; place];
+            bytes.extend(b" v2.51.0.260929181845\0");
+            std::fs::write(&path, bytes).unwrap();
+            assert_eq!(SdkVersion::of_backend(path.path()), Some(SdkVersion([2, 51, 0])), "{place}");
+        }
+        std::fs::write(&path, vec![b'v'; 3 << 20]).unwrap();
+        assert_eq!(SdkVersion::of_backend(path.path()), None);
         assert!(SdkVersion([2, 51, 0]) > SdkVersion([2, 9, 12]));
     }
 }

@@ -1,0 +1,93 @@
+//! Folders: model folders as onnxruntime-genai lays them out, bundles for an NPU among them, and folders of safetensors.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use super::{Graph, InspectError, Inspection, Kind, Memory, Sizes, onnx, safetensors};
+use crate::model::{self, CONFIG_FILE, ModelFolder, NPU_FILE, NpuBundle};
+
+/// Why nothing can be built from what is built.
+const BUILT: &str = "only GGUF files are built so far; this is built already";
+
+pub fn inspect(path: &Path) -> Result<Inspection, InspectError> {
+    let files = files(path)?;
+    let with = |extension: &str| -> Vec<PathBuf> {
+        files.iter().filter(|file| file.extension().is_some_and(|found| found == extension)).cloned().collect()
+    };
+    if path.join(CONFIG_FILE).exists() {
+        return model_folder(path, &files, &with("onnx"));
+    }
+    let safetensors = with("safetensors");
+    if !safetensors.is_empty() {
+        return safetensors::inspect(path, &safetensors);
+    }
+    Err(InspectError::Unknown(path.into()))
+}
+
+/// An ONNX file that is named by itself.
+pub fn graph_alone(path: &Path) -> Result<Inspection, InspectError> {
+    let graph = onnx::inspect(path)?;
+    let kind = if graph.contexts.is_empty() { Kind::Onnx } else { Kind::EpContext };
+    let mut found = Inspection::new(kind, path, size(path));
+    found.weights.clone_from(&graph.weights);
+    found.graphs = vec![graph];
+    Ok(found.not_a_source("only GGUF files are built so far; this is one graph"))
+}
+
+fn model_folder(path: &Path, files: &BTreeSet<PathBuf>, onnx: &[PathBuf]) -> Result<Inspection, InspectError> {
+    let wrong =
+        |error: model::ModelError| InspectError::Wrong { path: path.into(), what: format!("is not right: {error}") };
+    let config = model::read_config(path).map_err(wrong)?;
+    let bundle = path.join(NPU_FILE).exists().then(|| NpuBundle::read(path)).transpose().map_err(wrong)?;
+    let kind = if bundle.is_some() { Kind::NpuBundle } else { Kind::ModelFolder };
+    let mut found = Inspection::new(kind, path, files.iter().map(|file| size(file)).sum());
+    let (model, decoder) = (&config.model, &config.model.decoder);
+    found.architecture = Some(model.architecture.clone());
+    found.sizes = Sizes {
+        layers: Some(decoder.num_hidden_layers as u64),
+        hidden: Some(decoder.hidden_size as u64).filter(|size| *size > 0),
+        feed_forward: None,
+        heads: bundle.as_ref().map(|bundle| bundle.heads as u64),
+        kv_heads: Some(decoder.num_key_value_heads as u64),
+        head_size: Some(decoder.head_size as u64),
+        vocabulary: Some(model.vocab_size as u64),
+        context: Some(model.context_length as u64),
+    };
+    if let Some(bundle) = &bundle {
+        let target = &bundle.target;
+        let chip = format!("{} (soc_model {}, htp_arch {})", target.soc, target.soc_model, target.htp_arch);
+        found.compiled_for = Some(chip);
+    }
+    // The tokenizer and the template are small; that they can be read says more than that they are there.
+    match ModelFolder::open(path) {
+        Ok(folder) => {
+            found.name = folder.name;
+            found.tokenizer = Some("tokenizer.json".to_owned());
+            found.chat_template = true;
+        }
+        Err(error) => found.tokenizer = Some(format!("not right: {error}")),
+    }
+    found.graphs = onnx.iter().map(|file| onnx::inspect(file)).collect::<Result<Vec<Graph>, _>>()?;
+    let (lane, number) = if bundle.is_some() { ("npu", 2) } else { ("cpu", 4) };
+    let context = model.context_length as u64;
+    let weights = weight_files(files).map(|file| size(file)).sum();
+    if let Some(keys_and_values) = found.sizes.keys_and_values(context, number) {
+        found.memory = vec![Memory { lane, weights, estimated: false, keys_and_values, context }];
+    }
+    Ok(found.not_a_source(BUILT))
+}
+
+/// Graphs, the data beside them, and binaries.
+fn weight_files(files: &BTreeSet<PathBuf>) -> impl Iterator<Item = &PathBuf> {
+    let name = |file: &Path| file.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    files.iter().filter(move |file| name(file).contains(".onnx") || name(file).ends_with(".bin"))
+}
+
+fn files(folder: &Path) -> Result<BTreeSet<PathBuf>, InspectError> {
+    let entries = std::fs::read_dir(folder).map_err(|error| InspectError::Read { path: folder.into(), error })?;
+    Ok(entries.flatten().map(|entry| entry.path()).filter(|path| path.is_file()).collect())
+}
+
+fn size(file: &Path) -> u64 {
+    std::fs::metadata(file).map_or(0, |metadata| metadata.len())
+}
