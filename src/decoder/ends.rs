@@ -18,8 +18,11 @@ pub struct EndNames {
     pub output: String,
 }
 
-/// Token ids (int64 `[1, n]`) to hidden states (float32 `[1, n, hidden]`).
-pub struct Embeddings(End);
+/// Token ids (int64 or int32 `[1, n]`) to hidden states (float32 `[1, n, hidden]`).
+pub struct Embeddings {
+    end: End,
+    element: TensorElementType,
+}
 
 /// Hidden states (float32 `[1, n, hidden]`) to logits (float32 `[1, n, vocabulary]`).
 pub struct LanguageHead {
@@ -35,16 +38,25 @@ struct End {
 
 impl Embeddings {
     pub fn new(session: Session, names: EndNames, hidden: usize) -> Result<Self, DecodeError> {
-        let input = Port::new(&names.input, TensorElementType::Int64, &[1, 0]).any_length(1);
+        let small = session.inputs().iter().any(|input| input.dtype().tensor_type() == Some(TensorElementType::Int32));
+        let element = if small { TensorElementType::Int32 } else { TensorElementType::Int64 };
+        let input = Port::new(&names.input, element, &[1, 0]).any_length(1);
         let output = Port::new(&names.output, TensorElementType::Float32, &[1, 0, hidden]).any_length(1);
-        Ok(Self(End::new(session, names, input, output)?))
+        Ok(Self { end: End::new(session, names, input, output)?, element })
     }
 
     /// Appends a row of hidden states for each token.
     pub fn run(&mut self, tokens: &[u32], rows: &mut Vec<f32>) -> Result<(), DecodeError> {
-        let ids: Vec<i64> = tokens.iter().map(|token| i64::from(*token)).collect();
-        let ids = Tensor::from_array(([1, ids.len()], ids)).map_err(DecodeError::run)?;
-        self.0.run((&ids).into(), rows)
+        let shape = [1, tokens.len()];
+        let ids: SessionInputValue<'_> = if self.element == TensorElementType::Int32 {
+            // Tokens are below the vocabulary's size, and no vocabulary is near 2^31.
+            let ids: Vec<i32> = tokens.iter().map(|token| *token as i32).collect();
+            Tensor::from_array((shape, ids)).map_err(DecodeError::run)?.into()
+        } else {
+            let ids: Vec<i64> = tokens.iter().map(|token| i64::from(*token)).collect();
+            Tensor::from_array((shape, ids)).map_err(DecodeError::run)?.into()
+        };
+        self.end.run(ids, rows)
     }
 }
 

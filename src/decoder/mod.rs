@@ -3,6 +3,7 @@
 mod child;
 mod ends;
 mod limits;
+mod pipeline;
 mod ports;
 mod shared_buffer;
 mod static_bundle;
@@ -11,12 +12,13 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use crate::model::ModelError;
+use crate::model::{CONFIG_FILE, ModelError, NPU_FILE};
 use crate::onnx_runtime::{Placement, RuntimeError};
 
 pub use child::{ChildDecoder, ChildOptions, Deadlines, LaneProvider, LaneReady, LaneRequest, ServeError, serve_lane};
 pub use ends::LanguageHead;
 pub use limits::Limits;
+pub use pipeline::PipelineDecoder;
 pub use shared_buffer::{DecoderOptions, SharedBufferDecoder};
 pub use static_bundle::{Observed, StaticDecoder};
 
@@ -75,6 +77,13 @@ pub enum DecodeError {
          the model's GGUF file with `ortalk build`", folder.display()
     )]
     InPieces { folder: PathBuf },
+    #[error(
+        "'{}' is not built for an NPU: it has neither {NPU_FILE} nor a decoder.pipeline in its {CONFIG_FILE}; \
+         `ortalk build --target npu` makes a folder that is", folder.display()
+    )]
+    InOnePiece { folder: PathBuf },
+    #[error("the pipeline in '{}' does not run here: {what}", folder.display())]
+    Pipeline { folder: PathBuf, what: String },
     #[error("'{}' is not right: {what}", path.display())]
     File { path: PathBuf, what: String },
     #[error(
@@ -97,4 +106,9 @@ impl DecodeError {
     fn run(error: ort::Error) -> Self {
         Self::Run(error.to_string())
     }
+}
+
+/// The name of a layer's input or output, from a pattern with `%d` for the layer.
+fn of_layer(pattern: &str, layer: usize) -> String {
+    pattern.replacen("%d", &layer.to_string(), 1)
 }

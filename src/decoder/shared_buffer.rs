@@ -10,7 +10,7 @@ use ort::memory::{Allocator, MemoryInfo};
 use ort::session::{IoBinding, Session};
 use ort::value::{Tensor, TensorElementType, ValueType};
 
-use super::{DecodeError, Decoder, Limits};
+use super::{DecodeError, Decoder, Limits, of_layer};
 use crate::model::{DecoderConfig, ModelFolder};
 use crate::onnx_runtime::{CpuSessionOptions, OnnxRuntime, Placement, placement, run_bound};
 
@@ -252,10 +252,6 @@ impl Decoder for SharedBufferDecoder {
     fn logits(&self) -> &[f32] {
         &self.logits[self.logits.len().saturating_sub(self.vocabulary)..]
     }
-}
-
-fn of_layer(pattern: &str, layer: usize) -> String {
-    pattern.replacen("%d", &layer.to_string(), 1)
 }
 
 fn check_cache_input(session: &Session, name: &str, config: &DecoderConfig) -> Result<(), String> {

@@ -8,5 +8,6 @@ mod bundle;
 mod tiny_llama;
 
 mod child;
+mod pipeline;
 mod static_bundle;
 mod support;

@@ -1,17 +1,17 @@
 //! What a lane's process opens, and what it says of it.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::decoder::{DecodeError, Decoder, GraphPlacement, Limits, StaticDecoder};
-use crate::model::{NpuBundle, NpuOptions};
+use crate::decoder::{DecodeError, Decoder, GraphPlacement, Limits, PipelineDecoder, StaticDecoder};
+use crate::model::{NPU_FILE, NpuBundle, NpuOptions, read_config};
 use crate::onnx_runtime::{CPU_PROVIDER, CpuSessionOptions, OnnxRuntime, QNN_PROVIDER, QnnPlugin};
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct LaneRequest {
-    /// A model folder built for an NPU.
+    /// A model folder built for an NPU: a bundle of ours or a pipeline.
     pub folder: PathBuf,
     /// ONNX Runtime's library.
     pub library: PathBuf,
@@ -20,7 +20,7 @@ pub struct LaneRequest {
     pub threads: usize,
 }
 
-/// What runs the prefill and the decode graph.
+/// What runs the graphs between the ends.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LaneProvider {
@@ -36,7 +36,7 @@ pub struct LaneReady {
     /// The hardware, or the simulator, where it has a name.
     pub device: Option<String>,
     pub emulated: bool,
-    /// Of the prefill and the decode graph.
+    /// Of the graphs that the provider runs.
     pub placement: Vec<GraphPlacement>,
     pub limits: Limits,
     /// Tokens in one pass over a prompt.
@@ -46,13 +46,26 @@ pub struct LaneReady {
 impl LaneRequest {
     /// Opens it in this process.
     pub fn open(&self) -> Result<(Box<dyn Decoder>, LaneReady), DecodeError> {
-        let bundle = NpuBundle::read(&self.folder)?;
         let runtime = OnnxRuntime::load(&self.library, Arc::new(|line| eprintln!("{line}")))?;
         let cpu = CpuSessionOptions { threads: self.threads, spinning: false };
-        let decoder = StaticDecoder::new(&runtime, &self.folder, bundle, cpu, &|graph| match &self.provider {
+        let session = |graph: &Path| match &self.provider {
             LaneProvider::Cpu => runtime.cpu_session(graph, cpu),
             LaneProvider::Qnn { plugin, options } => runtime.npu_session(graph, plugin, options),
-        })?;
+        };
+        let (decoder, placement, limits): (Box<dyn Decoder>, _, _) = if self.folder.join(NPU_FILE).is_file() {
+            let bundle = NpuBundle::read(&self.folder)?;
+            let decoder = StaticDecoder::new(&runtime, &self.folder, bundle, cpu, &session)?;
+            let (placement, limits) = (decoder.placement(), decoder.limits());
+            (Box::new(decoder), placement, limits)
+        } else {
+            let config = read_config(&self.folder)?;
+            if config.model.decoder.pipeline.0.is_empty() {
+                return Err(DecodeError::InOnePiece { folder: self.folder.clone() });
+            }
+            let decoder = PipelineDecoder::new(&runtime, &self.folder, &config, cpu, &session)?;
+            let (placement, limits) = (decoder.placement(), decoder.limits());
+            (Box::new(decoder), placement, limits)
+        };
         let (provider, device) = match &self.provider {
             LaneProvider::Cpu => (CPU_PROVIDER, None),
             LaneProvider::Qnn { .. } => (QNN_PROVIDER, runtime.qnn_device()),
@@ -61,10 +74,10 @@ impl LaneRequest {
             provider: provider.to_owned(),
             emulated: device.as_ref().is_some_and(|device| device.emulated),
             device: device.map(|device| device.name),
-            placement: decoder.placement(),
-            limits: decoder.limits(),
+            placement,
+            limits,
             prefill_chunk: decoder.prefill_chunk(),
         };
-        Ok((Box::new(decoder), ready))
+        Ok((decoder, ready))
     }
 }
