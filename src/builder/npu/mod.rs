@@ -185,7 +185,7 @@ pub fn build(
     let quality = if judged { Some(work.read_json::<Verdict>(finish::QUALITY)?.text) } else { None };
     let finished = last == NpuStage::Assemble;
     let bytes = stages.iter().rev().take(if finished { 1 } else { stages.len() }).map(|stage| stage.bytes).sum();
-    let folder = if finished { output.to_owned() } else { work.at("") };
+    let folder = if finished { output.to_owned() } else { work.path().to_owned() };
     if finished && !options.keep {
         work.remove()?;
     }

@@ -90,6 +90,10 @@ impl WorkFolder {
         Ok(Self { path, manifest, _lock: lock })
     }
 
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// Where something with this name is, or will be.
     pub fn at(&self, name: &str) -> PathBuf {
         self.path.join(name)
