@@ -29,6 +29,7 @@ mod stage;
 mod tests;
 mod weights;
 
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Instant, UNIX_EPOCH};
 
@@ -169,7 +170,7 @@ pub fn build(
     drop(NewFolder::create(output)?);
     // A vocabulary that cannot be written, likewise.
     model.vocabulary()?;
-    let mut work = WorkFolder::open(output, identity(source, options, shape)?)?;
+    let mut work = WorkFolder::open(&work_folder(output)?, identity(source, options, shape)?)?;
     let build = Build { source: &model, options, shape, laboratory };
 
     let last = options.stop_after.unwrap_or(NpuStage::Assemble);
@@ -198,6 +199,16 @@ pub fn build(
         bytes,
         seconds: started.elapsed().as_secs_f64(),
     })
+}
+
+/// Where a build of `output` works, which stays when it fails or is stopped: `.NAME.work` beside it.
+pub fn work_folder(output: &Path) -> Result<PathBuf, BuildError> {
+    let failed = |error| BuildError::Write { path: output.to_owned(), error };
+    let absolute = std::path::absolute(output).map_err(failed)?;
+    match (absolute.parent(), absolute.file_name()) {
+        (Some(parent), Some(name)) => Ok(parent.join(format!(".{}.work", name.to_string_lossy()))),
+        _ => Err(failed(io::Error::new(io::ErrorKind::InvalidInput, "expected a path that ends in a name"))),
+    }
 }
 
 /// What is not quantized needs no ranges and no judgement.
