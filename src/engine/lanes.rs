@@ -185,8 +185,8 @@ impl Lanes {
         };
         let reason = match why {
             Hindrance::ContextFull => format!("the context of {} is full", self.limit(from)),
-            Hindrance::Refused(why) => format!("{from} cannot run this: {why}"),
-            Hindrance::Broken(why) => format!("{from} failed: {why}"),
+            Hindrance::Refused(why) => format!("{from} cannot run this: {}", headline(why)),
+            Hindrance::Broken(why) => format!("{from} failed: {}", headline(why)),
         };
         job.send(GenerationEvent::LaneChanged(LaneChange {
             from,
@@ -227,5 +227,30 @@ impl Lanes {
     /// The lanes' states stay meaningful when a thread panicked while it held them: each is written in one step.
     fn lock(&self) -> MutexGuard<'_, Vec<Lane>> {
         self.list.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What comes before the details, such as the lines that a process printed last; the lane's state has it all.
+fn headline(reason: &str) -> &str {
+    match reason.split_once('\n') {
+        Some((first, _)) => first.rsplit_once("; ").map_or(first, |(what, _)| what),
+        None => reason,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn details_stay_out_of_the_headline() {
+        for (reason, expected) in [
+            ("injected fault", "injected fault"),
+            ("it hung; it was ended", "it hung; it was ended"),
+            ("it ended with signal: 9; it printed last:\n  a; b\n  c", "it ended with signal: 9"),
+            ("2 of its 5 nodes would run elsewhere\n  a on CPU", "2 of its 5 nodes would run elsewhere"),
+        ] {
+            assert_eq!(headline(reason), expected);
+        }
     }
 }

@@ -63,7 +63,7 @@ fn model_folder(path: &Path, files: &BTreeSet<PathBuf>, onnx: &[PathBuf]) -> Res
         Ok(folder) => {
             found.name = folder.name;
             found.tokenizer = Some("tokenizer.json".to_owned());
-            found.chat_template = true;
+            found.chat_template = Some(true);
         }
         Err(error) => found.tokenizer = Some(format!("not right: {error}")),
     }

@@ -22,7 +22,7 @@ pub fn inspect(path: &Path) -> Result<Inspection, InspectError> {
     let tokenizer = [text("tokenizer.ggml.model"), text("tokenizer.ggml.pre")];
     found.tokenizer =
         Some(tokenizer.into_iter().flatten().collect::<Vec<_>>().join(", ")).filter(|text| !text.is_empty());
-    found.chat_template = text("tokenizer.chat_template").is_some();
+    found.chat_template = Some(text("tokenizer.chat_template").is_some());
     let tensor =
         |tensor: &Tensor<'_>| (tensor.kind.to_string(), tensor.elements() as u64, Some(tensor.bytes.len() as u64));
     found.weights = group(gguf.tensors().map(tensor));

@@ -29,7 +29,8 @@ pub struct Inspection {
     pub sizes: Sizes,
     /// What the tokenizer is, in the format's own words.
     pub tokenizer: Option<String>,
-    pub chat_template: bool,
+    /// Whether there is one; `None` of what never has one.
+    pub chat_template: Option<bool>,
     pub weights: Vec<Weights>,
     pub graphs: Vec<Graph>,
     /// What an NPU bundle is compiled for.
@@ -167,7 +168,7 @@ impl Inspection {
             architecture: None,
             sizes: Sizes::default(),
             tokenizer: None,
-            chat_template: false,
+            chat_template: None,
             weights: Vec::new(),
             graphs: Vec::new(),
             compiled_for: None,

@@ -37,8 +37,8 @@ pub fn inspect(path: &Path, files: &[PathBuf]) -> Result<Inspection, InspectErro
     let tokenizer = ["tokenizer.json", "tokenizer.model"].into_iter().find(|name| folder.join(name).is_file());
     found.tokenizer = tokenizer.map(str::to_owned);
     let tokenizer_config = read_json(&folder.join("tokenizer_config.json"));
-    found.chat_template =
-        folder.join("chat_template.jinja").is_file() || tokenizer_config.get("chat_template").is_some();
+    let in_config = || tokenizer_config.get("chat_template").is_some();
+    found.chat_template = Some(folder.join("chat_template.jinja").is_file() || in_config());
     Ok(found.not_a_source(OBSTACLE))
 }
 

@@ -23,7 +23,7 @@ impl fmt::Display for Inspection {
             ("vocabulary", size(sizes.vocabulary)),
             ("context", size(sizes.context)),
             ("tokenizer", self.tokenizer.clone()),
-            ("chat template", Some(if self.chat_template { "yes" } else { "none found" }.to_owned())),
+            ("chat template", self.chat_template.map(|found| if found { "yes" } else { "none" }.to_owned())),
             ("compiled for", self.compiled_for.clone()),
         ] {
             if let Some(value) = value {
@@ -75,9 +75,9 @@ impl fmt::Display for Memory {
 
 impl fmt::Display for Graph {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let opsets: Vec<_> = self.opsets.iter().map(|(domain, version)| format!("{domain} {version}")).collect();
         writeln!(f, "graph {}", self.file)?;
-        writeln!(f, "  {:<16} {}, opset {}", "nodes", self.nodes, opsets.join(", "))?;
+        let opset = self.opsets.get("ai.onnx").map_or_else(String::new, |version| format!(", opset {version}"));
+        writeln!(f, "  {:<16} {}{opset}", "nodes", self.nodes)?;
         if let Some(producer) = &self.producer {
             writeln!(f, "  {:<16} {producer}", "written by")?;
         }

@@ -10,5 +10,6 @@ mod tiny_llama;
 mod child;
 mod engine;
 mod pipeline;
+mod quality;
 mod static_bundle;
 mod support;

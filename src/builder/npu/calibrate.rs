@@ -145,12 +145,11 @@ pub fn on_random(
     Ok(observer.accumulator.ranges(1.0))
 }
 
+/// Is shown a tensor's name, shape and values.
+type See<'a> = &'a mut dyn FnMut(&str, &[usize], &[f32]);
+
 /// Runs a graph on random numbers and shows its inputs and outputs.
-fn run_on_random(
-    session: &mut Session,
-    seed: u64,
-    see: &mut dyn FnMut(&str, &[usize], &[f32]),
-) -> Result<(), ort::Error> {
+fn run_on_random(session: &mut Session, seed: u64, see: See<'_>) -> Result<(), ort::Error> {
     let mut random = ChaCha8Rng::seed_from_u64(seed);
     let mut inputs = Vec::new();
     for input in session.inputs() {

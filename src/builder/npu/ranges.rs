@@ -195,18 +195,21 @@ mod tests {
          0.0, 99.0, 99.0, -1.0, -2.0,
     ];
 
+    /// How a tensor lies, its shape and values, how many tokens are real, and the range that is expected.
+    type Case = (Observed, &'static [usize], &'static [f32], usize, (f32, f32));
+
     #[test]
     fn what_counts_of_one_pass() {
-        let values = [1.0, -2.0, 50.0, -50.0, 3.0, 0.0, 60.0, -60.0];
-        let cases: [(Observed, &[usize], &[f32], usize, (f32, f32)); 9] = [
+        const PAIRS: [f32; 8] = [1.0, -2.0, 50.0, -50.0, 3.0, 0.0, 60.0, -60.0];
+        let cases: [Case; 9] = [
             // Two heads, in each of which one token's values lie behind another's.
-            (observed(1), &[2, 2, 2], &values, 2, (-60.0, 60.0)),
-            (observed(1), &[2, 2, 2], &values, 1, (-2.0, 3.0)),
+            (observed(1), &[2, 2, 2], &PAIRS, 2, (-60.0, 60.0)),
+            (observed(1), &[2, 2, 2], &PAIRS, 1, (-2.0, 3.0)),
             // The same with two heads on the tokens' axis.
-            (observed(1), &[1, 4, 2], &values, 1, (-2.0, 3.0)),
+            (observed(1), &[1, 4, 2], &PAIRS, 1, (-2.0, 3.0)),
             // The first token's values lie before the second's.
-            (observed(0), &[2, 4], &values, 1, (-50.0, 50.0)),
-            (observed(0), &[2, 2, 2], &values, 1, (-50.0, 50.0)),
+            (observed(0), &[2, 4], &PAIRS, 1, (-50.0, 50.0)),
+            (observed(0), &[2, 2, 2], &PAIRS, 1, (-50.0, 50.0)),
             (SCORES, &[2, 2, 5], &VALUES, 2, (-5.0, 7.0)),
             (SCORES, &[2, 2, 5], &VALUES, 1, (-5.0, 4.0)),
             // The rows' maxima are 2, 7, 4 and 0.
