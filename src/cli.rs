@@ -32,7 +32,8 @@ const RUN_EXAMPLES: &str = "\
 Examples:
   ortalk run \"What is the capital of France?\"
   ortalk run \"Summarize in one sentence:\" < notes.txt
-  ortalk run --json --temperature 0 \"Name three rivers.\"";
+  ortalk run --json --temperature 0 \"Name three rivers.\"
+  ortalk run --emulate-npu --lane npu -n 8 \"What is the capital of France?\"";
 
 const BUILD_EXAMPLES: &str = "\
 Examples:

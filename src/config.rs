@@ -1,6 +1,5 @@
 //! Settings: what a person wrote into `config.toml`, checked, with defaults for the rest.
 
-use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
@@ -51,16 +50,13 @@ pub struct NpuSettings {
     pub options: ProviderOptions,
 }
 
-/// One `[[plugins]]` table.
+/// One `[[plugins]]` table. `ortalk sys` lists what such a library offers; no lane runs on it.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PluginSettings {
     /// The execution provider's name, as it is to appear.
     pub name: String,
     pub library: PathBuf,
-    /// Passed to the execution provider as they are.
-    #[serde(default)]
-    pub options: BTreeMap<String, String>,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -112,7 +108,7 @@ mod tests {
     fn the_npu_s_options_are_checked_and_a_plug_in_can_be_named() {
         let settings = parse(
             "[npu]\nplugin = '/p.so'\nhtp_performance_mode = 'burst'\nvtcm_mb = 8\nenable_htp_fp16_precision = true\n\
-             [[plugins]]\nname = 'OtherExecutionProvider'\nlibrary = '/o.so'\noptions = { device = '1' }",
+             [[plugins]]\nname = 'OtherExecutionProvider'\nlibrary = '/o.so'",
         )
         .unwrap();
         let NpuSettings { model: _, plugin, backend, options } = &settings.npu;
@@ -120,7 +116,8 @@ mod tests {
         let get = |name| options.get(name);
         assert_eq!((get("htp_performance_mode"), get("vtcm_mb")), (Some("burst"), Some("8")));
         assert_eq!(get("enable_htp_fp16_precision"), Some("1"));
-        assert_eq!(settings.plugins[0].options["device"], "1");
+        let expected = PluginSettings { name: "OtherExecutionProvider".into(), library: "/o.so".into() };
+        assert_eq!(settings.plugins, [expected]);
         for (text, words) in [
             ("[npu]\nhtp_perfomance_mode = 'burst'", "did you mean 'htp_performance_mode'"),
             ("[npu]\nhtp_performance_mode = 'warp9'", "one of balanced, burst"),

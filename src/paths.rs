@@ -57,6 +57,11 @@ impl Paths {
         self.cache.join("lib")
     }
 
+    /// What lanes measured.
+    pub fn rates_file(&self) -> PathBuf {
+        self.cache.join("rates.json")
+    }
+
     pub fn log_file(&self) -> PathBuf {
         self.log.join("ortalk.log")
     }

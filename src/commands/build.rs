@@ -84,7 +84,11 @@ fn for_npu(args: &BuildArgs, target: &NpuTarget) -> anyhow::Result<()> {
         NpuProgress::DoneBefore(record) => bar.suspend(|| eprintln!("{}, done before", line(record))),
     });
     bar.finish_and_clear();
-    let report = result?;
+    let report = result.inspect_err(|_| {
+        if let Some(work) = npu::work_folder(&args.output).ok().filter(|work| work.is_dir()) {
+            eprintln!("what was done is in {}; the next build goes on from there", work.display());
+        }
+    })?;
     if let Some(quality) = &report.quality {
         eprintln!("{quality}");
     }

@@ -20,7 +20,7 @@ use crate::builder::{self, Step};
 use crate::cli::ChatArgs;
 use crate::config::Settings;
 use crate::decoder::{ChildDecoder, ChildOptions, Deadlines, LaneProvider, LaneRequest};
-use crate::engine::{LaneId, LaneOpener, LaneSource, LaneSpec, OpenLane, cpu_lane};
+use crate::engine::{LaneId, LaneOpener, LaneSource, LaneSpec, MeasuredRates, OpenLane, cpu_lane};
 use crate::model::{ModelFolder, NPU_FILE, NpuBundle, NpuOptions, NpuTarget, ProviderOptions};
 use crate::onnx_runtime::{CPU_PROVIDER, LogSink, OnnxRuntime, QNN_PROVIDER, QnnPlugin};
 use crate::paths::Paths;
@@ -214,6 +214,7 @@ fn npu_lane(parts: &LaneParts<'_>) -> anyhow::Result<LaneSpec> {
         device,
         context_limit: bundle.context,
         threads: None,
+        measured: MeasuredRates::default(),
         source: LaneSource::Open(opener(request, npu.emulation, parts.log.clone())?),
     })
 }
@@ -246,6 +247,7 @@ fn absent(id: LaneId, provider: &str, device: Option<String>, reason: String) ->
         emulated: false,
         context_limit: 0,
         threads: None,
+        measured: MeasuredRates::default(),
         source: LaneSource::Absent { reason },
     }
 }

@@ -7,6 +7,7 @@ mod chat;
 pub mod fetch;
 mod inspect;
 mod lanes;
+mod rates;
 mod run;
 pub mod session;
 mod setup;

@@ -10,10 +10,11 @@ use clap::ValueEnum;
 
 use super::fetch::{AfterFetch, FetchDisplay};
 use super::lanes::{self, LaneParts, NpuParts};
+use super::rates::Rates;
 use crate::builder::{self, BuildOptions, SamplingDefaults};
 use crate::cli::ChatArgs;
 use crate::config::Settings;
-use crate::engine::{AnswerSettings, Engine, EngineOptions, LaneId, LaneSource, Policy, Sampling};
+use crate::engine::{AnswerSettings, Engine, EngineOptions, LaneId, LaneSource, Policy, RatesListener, Sampling};
 use crate::log_file;
 use crate::model::{ModelFolder, read_config};
 use crate::onnx_runtime::{LogSink, OnnxRuntime};
@@ -76,13 +77,19 @@ impl Prepared {
             plugin_folders: &folders,
             log,
         };
-        let lanes = lanes::lanes(parts, only)?;
+        let mut lanes = lanes::lanes(parts, only)?;
         if let Some(asked) = lanes.iter().find(|lane| Some(lane.id) == self.answers.lane)
             && let LaneSource::Absent { reason } = &asked.source
         {
             bail!("the {} lane was asked for, but it is not there: {reason}", asked.id);
         }
-        Ok(Engine::load(EngineOptions { model, lanes, emulation: self.npu.emulation })?)
+        let rates = Rates::open(self.paths.rates_file(), &self.model);
+        for lane in &mut lanes {
+            lane.measured = rates.of(lane.id, lane.emulated, lane.threads);
+        }
+        let listener: RatesListener =
+            Box::new(move |lane| rates.keep(lane.id, lane.emulated, lane.threads, lane.measured));
+        Ok(Engine::load(EngineOptions { model, lanes, emulation: self.npu.emulation, listener: Some(listener) })?)
     }
 }
 
@@ -239,6 +246,14 @@ pub fn log_sink(path: &Path) -> LogSink {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn policies_are_named_in_the_settings_as_on_the_command_line() {
+        assert_eq!(policy(None).unwrap(), Policy::Auto);
+        assert_eq!(policy(Some("fastest")).unwrap(), Policy::Fastest);
+        let error = policy(Some("best")).unwrap_err().to_string();
+        assert_eq!(error, "policy in the settings is 'best'; expected one of auto, npu, cpu, fastest, efficient");
+    }
 
     #[test]
     fn counts_that_exhaust_the_machine_are_refused() {

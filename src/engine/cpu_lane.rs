@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::lane::{GraphPlacement, LaneId, LaneSource, LaneSpec, OpenLane};
+use super::lane::{GraphPlacement, LaneId, LaneSource, LaneSpec, MeasuredRates, OpenLane};
 use crate::decoder::{DecoderOptions, SharedBufferDecoder};
 use crate::model::ModelFolder;
 use crate::onnx_runtime::{CPU_PROVIDER, CpuSessionOptions, OnnxRuntime};
@@ -25,6 +25,7 @@ pub fn cpu_lane(runtime: OnnxRuntime, folder: Arc<ModelFolder>, threads: usize, 
         emulated: false,
         context_limit: context,
         threads: Some(threads),
+        measured: MeasuredRates::default(),
         source: LaneSource::Open(Box::new(open)),
     }
 }

@@ -26,6 +26,7 @@ fn spec(
         emulated: false,
         context_limit: context,
         threads: None,
+        measured: MeasuredRates::default(),
         source: LaneSource::Open(Box::new(move || {
             let decoder: Box<dyn crate::decoder::Decoder> = Box::new(open()?);
             Ok(OpenLane { decoder, placement: Vec::new(), device: None, emulated: false })
@@ -41,7 +42,7 @@ fn lane(id: LaneId, fault: Fault) -> LaneSpec {
 /// All of them open, or failed.
 fn engine(lanes: Vec<LaneSpec>) -> Engine {
     let dir = tempfile::tempdir().unwrap();
-    let options = EngineOptions { model: Arc::new(byte_model(dir.path())), lanes, emulation: false };
+    let options = EngineOptions { model: Arc::new(byte_model(dir.path())), lanes, emulation: false, listener: None };
     let engine = Engine::load(options).unwrap();
     engine.wait_for_lanes(None);
     engine
@@ -267,7 +268,7 @@ fn waiting(open: mpsc::Receiver<Result<(), String>>) -> LaneSpec {
 
 fn load(lanes: Vec<LaneSpec>) -> Result<Engine, EngineError> {
     let dir = tempfile::tempdir().unwrap();
-    Engine::load(EngineOptions { model: Arc::new(byte_model(dir.path())), lanes, emulation: false })
+    Engine::load(EngineOptions { model: Arc::new(byte_model(dir.path())), lanes, emulation: false, listener: None })
 }
 
 #[test]

@@ -68,7 +68,7 @@ impl LaneState {
     }
 }
 
-/// Rates measured by the answers of this session; absent until the first one.
+/// Rates measured by the last answers; absent until the first one.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct MeasuredRates {
     /// Tokens per second.
@@ -129,6 +129,8 @@ pub struct LaneSpec {
     /// Tokens; 0 where there is no model for the lane.
     pub context_limit: usize,
     pub threads: Option<usize>,
+    /// What an earlier run measured.
+    pub measured: MeasuredRates,
     pub source: LaneSource,
 }
 
@@ -171,7 +173,7 @@ impl LaneSpec {
             context_limit: self.context_limit,
             threads: self.threads,
             placement: Vec::new(),
-            measured: MeasuredRates::default(),
+            measured: self.measured,
         };
         (status, opener)
     }

@@ -20,7 +20,12 @@ pub struct Lanes {
     changed: Condvar,
     /// Lanes on a simulator may be chosen without being named.
     emulation: bool,
+    /// Is told what answers measure.
+    listener: Option<RatesListener>,
 }
+
+/// Hears of a lane whose rates were measured anew; called on the lane's thread.
+pub type RatesListener = Box<dyn Fn(&LaneStatus) + Send + Sync>;
 
 /// Why a lane does not go on with a job.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -44,8 +49,8 @@ pub struct Lane {
 
 impl Lanes {
     /// In the order in which the router prefers them.
-    pub fn new(emulation: bool) -> Self {
-        Self { list: Mutex::default(), changed: Condvar::new(), emulation }
+    pub fn new(emulation: bool, listener: Option<RatesListener>) -> Self {
+        Self { list: Mutex::default(), changed: Condvar::new(), emulation, listener }
     }
 
     pub fn add(&self, status: LaneStatus, jobs: Option<Sender<Job>>) {
@@ -145,6 +150,7 @@ impl Lanes {
 
     /// Publishes the rates that an answer measured and what it left in the cache, for the router's predictions.
     pub fn record(&self, decoder: &LaneDecoder, measured: &Measured) {
+        let mut status = None;
         self.change(decoder.id, |lane| {
             lane.cached = decoder.cached().to_vec();
             let rates = &mut lane.status.measured;
@@ -153,7 +159,11 @@ impl Lanes {
                 rates.prefill = Some(measured.prefill_tokens as f64 / seconds);
             }
             rates.decode = tokens_per_second(&measured.token_latencies).or(rates.decode);
+            status = Some(lane.status.clone());
         });
+        if let (Some(listener), Some(status)) = (&self.listener, status) {
+            listener(&status);
+        }
     }
 
     /// Goes on with a job that its lane cannot finish: in the first other lane that is ready and has room, unless the
@@ -175,8 +185,8 @@ impl Lanes {
         };
         let reason = match why {
             Hindrance::ContextFull => format!("the context of {} is full", self.limit(from)),
-            Hindrance::Refused(why) => format!("{from} cannot run this: {why}"),
-            Hindrance::Broken(why) => format!("{from} failed: {why}"),
+            Hindrance::Refused(why) => format!("{from} cannot run this: {}", headline(why)),
+            Hindrance::Broken(why) => format!("{from} failed: {}", headline(why)),
         };
         job.send(GenerationEvent::LaneChanged(LaneChange {
             from,
@@ -217,5 +227,30 @@ impl Lanes {
     /// The lanes' states stay meaningful when a thread panicked while it held them: each is written in one step.
     fn lock(&self) -> MutexGuard<'_, Vec<Lane>> {
         self.list.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What comes before the details, such as the lines that a process printed last; the lane's state has it all.
+fn headline(reason: &str) -> &str {
+    match reason.split_once('\n') {
+        Some((first, _)) => first.rsplit_once("; ").map_or(first, |(what, _)| what),
+        None => reason,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn details_stay_out_of_the_headline() {
+        for (reason, expected) in [
+            ("injected fault", "injected fault"),
+            ("it hung; it was ended", "it hung; it was ended"),
+            ("it ended with signal: 9; it printed last:\n  a; b\n  c", "it ended with signal: 9"),
+            ("2 of its 5 nodes would run elsewhere\n  a on CPU", "2 of its 5 nodes would run elsewhere"),
+        ] {
+            assert_eq!(headline(reason), expected);
+        }
     }
 }

@@ -40,6 +40,7 @@ pub use event::{
 pub use lane::{
     GraphPlacement, LaneId, LaneOpener, LaneSource, LaneSpec, LaneState, LaneStatus, MeasuredRates, OpenLane, Placement,
 };
+pub use lanes::RatesListener;
 pub use prompt::PromptError;
 pub use request::{AnswerSettings, ChatMessage, ChatRequest, Role, Sampling};
 pub use route::{EXPECTED_ANSWER, Policy, Rejection, RouteError, RoutingDecision, Rule};
@@ -79,6 +80,7 @@ pub struct EngineOptions {
     pub lanes: Vec<LaneSpec>,
     /// Lanes on a simulator may be chosen without being named.
     pub emulation: bool,
+    pub listener: Option<RatesListener>,
 }
 
 /// The engine as it stands now; what every front end draws its panels from.
@@ -112,7 +114,7 @@ impl Engine {
     /// Starts to open the lanes, each on its own thread, and returns when the first of them is ready, or when none can be.
     pub fn load(options: EngineOptions) -> Result<Self, EngineError> {
         let folder = options.model;
-        let lanes = Arc::new(Lanes::new(options.emulation));
+        let lanes = Arc::new(Lanes::new(options.emulation, options.listener));
         let stopping = Arc::new(AtomicBool::new(false));
         let mut workers = Vec::new();
         for spec in options.lanes {

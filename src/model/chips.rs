@@ -16,16 +16,13 @@ struct Chip {
 ///
 /// Numbers and architectures are those of the QNN SDK's table "Supported Snapdragon devices". They can be looked up in
 /// Olive's documentation (`soc_model:60` with `dsp_arch:v73` for SC8380XP, the X Elite), and in PyTorch ExecuTorch's
-/// `backends/qualcomm/serialization/qc_schema.py` for the mobile ones: SM8550, SM8635, SM8650, SM8735, SM8750, SM8850. The
-/// X2 Elite's (SC8480XP) are what its driver reports. The X Plus with ten cores is the X Elite's chip.
+/// `backends/qualcomm/serialization/qc_schema.py` for the mobile ones: SM8550, SM8650, SM8750, SM8850. The X2 Elite's (SC8480XP) are what its driver reports. The X Plus with ten cores is the X Elite's chip.
 const CHIPS: &[Chip] = &[
     Chip { name: "x-elite", soc_model: 60, htp_arch: 73, product: "Snapdragon X Elite" },
     Chip { name: "x-plus", soc_model: 60, htp_arch: 73, product: "Snapdragon X Plus" },
     Chip { name: "x2-elite", soc_model: 88, htp_arch: 81, product: "Snapdragon X2 Elite" },
     Chip { name: "8-gen-2", soc_model: 43, htp_arch: 73, product: "Snapdragon 8 Gen 2" },
-    Chip { name: "8s-gen-3", soc_model: 68, htp_arch: 73, product: "Snapdragon 8s Gen 3" },
     Chip { name: "8-gen-3", soc_model: 57, htp_arch: 75, product: "Snapdragon 8 Gen 3" },
-    Chip { name: "8s-gen-4", soc_model: 85, htp_arch: 79, product: "Snapdragon 8s Gen 4" },
     Chip { name: "8-elite", soc_model: 69, htp_arch: 79, product: "Snapdragon 8 Elite" },
     Chip { name: "8-elite-gen-5", soc_model: 87, htp_arch: 81, product: "Snapdragon 8 Elite Gen 5" },
 ];

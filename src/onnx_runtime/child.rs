@@ -5,6 +5,7 @@
 //! the outcome is a line that starts with a mark.
 
 use std::collections::VecDeque;
+use std::ffi::OsString;
 use std::io::{self, BufRead, BufReader, PipeReader, Write};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
@@ -38,12 +39,13 @@ fn last_words(last: &str) -> String {
 /// Begins the line with the outcome.
 const MARK: &str = "ortalk-outcome: ";
 
-/// Has `ortalk worker TASK` do something. `report` is called several times a second with the time since the start; `Break`
+/// Has `ortalk worker TASK` do something, with a variable more in its environment where one is given. `report` is called several times a second with the time since the start; `Break`
 /// ends the child.
 pub(super) fn ask<Outcome: DeserializeOwned>(
     executable: &Path,
     task: &str,
     request: &impl Serialize,
+    environment: Option<(&str, OsString)>,
     limit: Duration,
     report: &mut dyn FnMut(Duration) -> ControlFlow<()>,
 ) -> Result<Outcome, ChildError> {
@@ -51,7 +53,12 @@ pub(super) fn ask<Outcome: DeserializeOwned>(
     let request = serde_json::to_string(request).map_err(|error| failed(error.into()))?;
     let (output, writer) = io::pipe().map_err(failed)?;
     let mut command = Command::new(executable);
-    command.args(["worker", task]).stdin(Stdio::piped()).stdout(writer.try_clone().map_err(failed)?).stderr(writer);
+    command
+        .args(["worker", task])
+        .envs(environment)
+        .stdin(Stdio::piped())
+        .stdout(writer.try_clone().map_err(failed)?)
+        .stderr(writer);
     let mut child = Running(command.spawn().map_err(failed)?);
     // The command holds the writing ends; only when all are closed does the reader come to an end.
     drop(command);
@@ -177,9 +184,9 @@ mod tests {
     #[test]
     fn a_child_without_an_outcome_is_told_by_its_status() {
         let go_on = &mut |_: Duration| ControlFlow::Continue(());
-        let asked = ask::<u32>(Path::new("false"), "x", &1, Duration::from_secs(20), go_on).unwrap_err();
+        let asked = ask::<u32>(Path::new("false"), "x", &1, None, Duration::from_secs(20), go_on).unwrap_err();
         assert_eq!(asked.to_string(), "the child process ended with exit status: 1");
-        let echoed = ask::<u32>(Path::new("echo"), "hello", &1, Duration::from_secs(20), go_on).unwrap_err();
+        let echoed = ask::<u32>(Path::new("echo"), "hello", &1, None, Duration::from_secs(20), go_on).unwrap_err();
         assert!(echoed.to_string().ends_with("exit status: 0; its last words were:\n  worker hello"), "{echoed}");
     }
 }

@@ -45,7 +45,7 @@ impl Probed {
 
 /// Probes in a child process of `executable`, which is `ortalk`.
 pub fn probe(executable: &Path, request: &ProbeRequest) -> Result<Probed, ChildError> {
-    child::ask(executable, "probe", request, LIMIT, &mut |_| ControlFlow::Continue(()))
+    child::ask(executable, "probe", request, None, LIMIT, &mut |_| ControlFlow::Continue(()))
 }
 
 /// The child's side.

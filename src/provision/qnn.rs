@@ -4,6 +4,7 @@
 //! Qualcomm's licence lets people use the plug-in's libraries, but not pass them on alone, so everyone fetches the wheel
 //! for themselves. The licence comes with it and is unpacked beside the libraries.
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -42,7 +43,27 @@ impl QnnPlugin {
     pub fn with_backend_beside(library: &Path) -> Self {
         Self { library: library.to_path_buf(), backend: library.with_file_name(PLUGIN_FILES.1) }
     }
+
+    /// A variable for the environment of a process that is to reach a real NPU with the plug-in.
+    ///
+    /// What runs on the NPU itself lies beside the backend, but the system's loader for it looks there only where this
+    /// variable names the folder. On Linux the plug-in sees to that; on Windows Python's package did.
+    pub fn environment(&self) -> Option<(&'static str, OsString)> {
+        cfg!(all(windows, target_arch = "aarch64")).then(|| (ADSP_PATH, self.adsp_path(std::env::var_os(ADSP_PATH))))
+    }
+
+    /// The backend's folder before those that are named already.
+    fn adsp_path(&self, named: Option<OsString>) -> OsString {
+        let mut path = self.backend.parent().map(|folder| folder.as_os_str().to_owned()).unwrap_or_default();
+        if let Some(named) = named.filter(|named| !named.is_empty()) {
+            path.push(";");
+            path.push(named);
+        }
+        path
+    }
 }
+
+const ADSP_PATH: &str = "ADSP_LIBRARY_PATH";
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FoundPlugin {
@@ -217,6 +238,14 @@ mod tests {
         assert!(error.starts_with("npu.plugin in") && error.contains("as the QNN plug-in, but there is no"), "{error}");
         let error = places.find(NpuSettings { backend: Some(missing), ..NpuSettings::default() }).unwrap_err();
         assert!(error.starts_with("npu.backend in"), "{error}");
+    }
+
+    #[test]
+    fn the_backend_s_folder_comes_before_those_that_are_named() {
+        let plugin = QnnPlugin { library: "p".into(), backend: Path::new("q").join("QnnHtp.dll") };
+        assert_eq!(plugin.adsp_path(None), "q");
+        assert_eq!(plugin.adsp_path(Some("".into())), "q");
+        assert_eq!(plugin.adsp_path(Some("a;b".into())), "q;a;b");
     }
 
     #[test]

@@ -19,7 +19,7 @@ fn engine(contexts: &[(LaneId, usize)]) -> Engine {
     let lane =
         |(id, context): &(LaneId, usize)| LaneSpec { id: *id, ..cpu_lane(runtime(), model.clone(), 2, Some(*context)) };
     let lanes = contexts.iter().map(lane).collect();
-    let engine = Engine::load(EngineOptions { model, lanes, emulation: false }).unwrap();
+    let engine = Engine::load(EngineOptions { model, lanes, emulation: false, listener: None }).unwrap();
     engine.wait_for_lanes(None);
     engine
 }

@@ -45,8 +45,50 @@ fn one_json_object_with_every_field() {
     assert_eq!(routing["execution_provider"], "CPUExecutionProvider");
     assert_eq!(routing["emulated"], false);
     assert_eq!(routing["rule"], "only_ready");
+    assert_eq!(routing["policy"], "auto");
+    // The prompt, and as much of the answer as is expected.
+    assert_eq!((&routing["prompt_tokens"], &routing["needed_tokens"]), (&37.into(), &(37 + 128).into()));
+    assert_eq!((&routing["max_tokens"], &routing["context_limit"]), (&1024.into(), &8192.into()));
     assert_eq!(routing["rejected"][0]["lane"], "npu");
     assert!(routing["rejected"][0]["reason"].as_str().unwrap().contains("NPU"), "{answer}");
+}
+
+#[test]
+fn the_json_says_what_each_lane_is() {
+    let answer = json(&["run", "Hi", "-n", "3", "--temperature", "0", "--json", "--threads", "1"]);
+    assert_eq!(answer["lane_changes"], serde_json::json!([]));
+    assert_eq!(answer["usage"]["completion_tokens_by_lane"], serde_json::json!({"cpu": 3}));
+    let [npu, cpu] = &answer["lanes"].as_array().unwrap()[..] else { panic!("{answer}") };
+    assert_eq!((&npu["lane"], &npu["state"], &npu["emulated"]), (&"npu".into(), &"absent".into(), &false.into()));
+    assert_eq!(npu["execution_provider"], "QNNExecutionProvider");
+    assert!(npu["reason"].as_str().unwrap().contains("--emulate-npu"), "{npu}");
+    assert_eq!((&npu["context_limit"], &npu["placement"]), (&Value::Null, &serde_json::json!([])));
+    assert_eq!((&cpu["lane"], &cpu["state"], &cpu["reason"]), (&"cpu".into(), &"ready".into(), &Value::Null));
+    assert_eq!((&cpu["context_limit"], &cpu["threads"]), (&8192.into(), &1.into()));
+    let placement = serde_json::json!([{"graph": "model", "nodes": {"CPUExecutionProvider": 311}}]);
+    assert_eq!(cpu["placement"], placement);
+}
+
+/// A second process knows what the first one measured.
+#[test]
+fn rates_are_kept_for_the_next_run() {
+    let ask = || json(&["run", "Name three rivers.", "-n", "6", "--temperature", "0", "--threads", "2", "--json"]);
+    ask();
+    let routing = ask()["routing"].clone();
+    let predicted = |key: &str| routing[key].as_f64().unwrap_or_default();
+    assert!(predicted("predicted_ttft_ms") > 0.0, "{routing}");
+    assert!(predicted("predicted_total_ms") > predicted("predicted_ttft_ms"), "{routing}");
+}
+
+/// A policy is a wish: where its lane is absent, another one answers and says why.
+#[test]
+fn a_policy_takes_what_is_there() {
+    for policy in ["auto", "npu", "cpu", "fastest", "efficient"] {
+        let answer = json(&["run", "Hi", "-n", "2", "--policy", policy, "--json"]);
+        let routing = &answer["routing"];
+        assert_eq!((&routing["policy"], &routing["lane"]), (&policy.into(), &"cpu".into()), "{answer}");
+        assert_eq!(routing["rule"], "only_ready");
+    }
 }
 
 #[test]
@@ -103,10 +145,13 @@ fn a_reader_that_goes_away_ends_it() {
 
 #[test]
 fn what_is_wrong_is_said() {
-    let cases: [(&[&str], &str); 8] = [
+    let cases: [(&[&str], &str); 11] = [
         (&["run", "Hi", "--temperature", "-1"], "temperature is '-1'; it must be 0 or more"),
         (&["run", "Hi", "--top-p", "1.5"], "top-p is '1.5'; it must be between 0 and 1"),
-        (&["run", "Hi", "--lane", "npu"], "the npu lane was asked for, but it is not ready"),
+        (&["run", "Hi", "--lane", "npu"], "the npu lane was asked for, but it is not there: "),
+        (&["run", "Hi", "--lane", "npu"], "; --emulate-npu simulates one"),
+        (&["run", "Hi", "--policy", "best"], "invalid value 'best'"),
+        (&["run", "Hi", "--npu-model", "/"], "--npu-model names '/', which is no model folder for the NPU"),
         (&["run", "Hi", "--lane", "tpu"], "invalid value 'tpu'"),
         (&["run", ""], "the prompt is empty"),
         (&["run", "Hi", "--model", "/no/such/model"], "'/no/such/model', but there is no such file or folder"),

@@ -75,6 +75,7 @@ fn lane(id: LaneId, built: &Built, mut fault: Fault) -> LaneSpec {
         emulated: false,
         context_limit: CONTEXT,
         threads: None,
+        measured: MeasuredRates::default(),
         source: LaneSource::Open(Box::new(move || {
             let provider = LaneProvider::Cpu;
             let request = LaneRequest { folder: folder.clone(), library: library().into(), provider, threads: 1 };
@@ -91,7 +92,7 @@ fn lane(id: LaneId, built: &Built, mut fault: Fault) -> LaneSpec {
 
 fn engine(built: &Built, lanes: Vec<LaneSpec>) -> Engine {
     let model = Arc::new(ModelFolder::open(&built.folder).unwrap());
-    let engine = Engine::load(EngineOptions { model, lanes, emulation: false }).unwrap();
+    let engine = Engine::load(EngineOptions { model, lanes, emulation: false, listener: None }).unwrap();
     engine.wait_for_lanes(None);
     engine
 }

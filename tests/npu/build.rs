@@ -31,7 +31,8 @@ fn source(folder: &Path) -> PathBuf {
 
 fn build(folder: &Path, arguments: &[&str]) -> Output {
     // What the program finds in its folders it does not fetch, so that only the build takes time.
-    (library(), plugin());
+    library();
+    plugin();
     let mut command = Command::new(env!("CARGO_BIN_EXE_ortalk"));
     command.env("ORTALK_HOME", home()).env_remove("ORT_DYLIB_PATH").current_dir(folder);
     command.args(["build", "two-layers.gguf", "--target", "npu", "--soc", "x-elite"]).args(arguments).output().unwrap()

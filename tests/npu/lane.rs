@@ -78,3 +78,35 @@ fn a_backend_that_is_not_there_is_named() {
     let error = open(&built.folder, QnnPlugin { backend: backend.clone(), ..plugin() }).err().unwrap().to_string();
     assert!(error.contains("backend") && error.contains(backend.to_str().unwrap()), "{error}");
 }
+
+/// A pipeline as WinML CLI writes it, with its attention on the NPU, which QNN leaves to the CPU unless it is told.
+#[test]
+fn a_pipeline_s_cache_is_updated_in_place() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/pipelines");
+    let expected: serde_json::Value =
+        serde_json::from_slice(&std::fs::read(folder.join("expected.json")).unwrap()).unwrap();
+    let tokens: Vec<u32> = serde_json::from_value(expected["tokens"].clone()).unwrap();
+    let logits: Vec<Vec<f32>> = serde_json::from_value(expected["logits"].clone()).unwrap();
+    let home = tempfile::tempdir().unwrap();
+    let affinity = home.path().join("affinity.json");
+    std::fs::write(&affinity, r#"{"op_type": {"GroupQueryAttention": "htp"}}"#).unwrap();
+    let open = |told: serde_json::Value| {
+        let mut options = x_elite();
+        options.provider = serde_json::from_value(told).unwrap();
+        let provider = LaneProvider::Qnn { plugin: plugin(), options };
+        let (folder, library) = (folder.join("float16"), library().into());
+        let request = LaneRequest { folder, library, provider, threads: 1 };
+        let deadlines = Deadlines::default();
+        ChildDecoder::open(request, ChildOptions { executable: EXECUTABLE.into(), log: Arc::new(|_| ()), deadlines })
+    };
+    let error = open(serde_json::json!({})).err().unwrap().to_string();
+    assert!(error.contains("(GroupQueryAttention) on CPUExecutionProvider"), "{error}");
+
+    let mut npu = open(serde_json::json!({"op_affinity": affinity})).unwrap();
+    for (start, end) in [(0, 11), (11, 12), (12, 13), (13, 20), (5, 16), (16, 17)] {
+        npu.rewind(start);
+        npu.forward(&tokens[start..end]).unwrap();
+        let cosine = cosine(npu.logits(), &logits[end - 1]);
+        assert!(cosine > 0.999, "{cosine} for {start}..{end}");
+    }
+}

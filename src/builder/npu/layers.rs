@@ -33,7 +33,7 @@ pub fn decoder(
         graph.inputs.push(id);
         id
     };
-    let hidden_states = input("hidden_states".into(), &[1, tokens, hidden], IntegerType::U16, values(1));
+    let hidden_states = input("hidden_states".into(), &[1, tokens, hidden], IntegerType::U16, observed(1));
     let unit = RangeSource::Fixed { low: -1.0, high: 1.0 };
     let [cos, sin] = ["cos", "sin"].map(|name| input(name.into(), &[1, 1, tokens, head_size], IntegerType::U16, unit));
     let masked = RangeSource::Fixed { low: MASKED, high: 0.0 };
@@ -41,14 +41,14 @@ pub fn decoder(
     let mut past = |layer, part| {
         let name = format!("past_key_values.{layer}.{part}");
         // Replaced by the new rows' range as soon as they are there.
-        input(name, &[1, kv_heads, context, head_size], IntegerType::I16, values(2))
+        input(name, &[1, kv_heads, context, head_size], IntegerType::I16, observed(2))
     };
     let pasts = (0..dimensions.layers).map(|layer| ["key", "value"].map(|part| past(layer, part))).collect();
     Decoder { gguf, architecture, dimensions, graph, cos, sin, mask, pasts }.write(hidden_states)
 }
 
 /// Values with the tokens along this axis.
-fn values(token_axis: usize) -> RangeSource {
+fn observed(token_axis: usize) -> RangeSource {
     RangeSource::Observed(Observed { token_axis, scores: false, masked: false })
 }
 
@@ -100,16 +100,16 @@ impl Decoder<'_, '_> {
         let key = self.rotate(&name("key"), key);
 
         let rows = [1, kv_heads, tokens, head_size];
-        let [mut keys, mut values_] = past;
+        let [mut keys, mut values] = past;
         let mut cached = |part: &str, new: TensorId, past: &mut TensorId| {
-            let present = self.node(format!("present.{layer}.{part}"), Operation::Convert, &[new], &rows, values(2));
+            let present = self.node(format!("present.{layer}.{part}"), Operation::Convert, &[new], &rows, observed(2));
             self.graph.set_integer(present, IntegerType::I16);
             self.graph.set_range(*past, RangeSource::CodesOf(present));
             let shape = [1, kv_heads, total, head_size];
             *past = self.moved(name(&format!("{part}/all")), Operation::Concat { axis: 2 }, &[*past, present], &shape);
             present
         };
-        let present = [cached("key", key, &mut keys), cached("value", value, &mut values_)];
+        let present = [cached("key", key, &mut keys), cached("value", value, &mut values)];
 
         let permutation = vec![0, 1, 3, 2];
         let shape = [1, kv_heads, head_size, total];
@@ -122,7 +122,7 @@ impl Decoder<'_, '_> {
         let seen = self.node(name("scores/masked"), Operation::Add, &[product, self.mask], &by_head, scores(true));
         let weights = self.node(name("probabilities"), Operation::Softmax, &[seen], &by_head, PROBABILITY);
         let weights = self.reshape(name("probabilities/grouped"), weights, &[1, kv_heads, group, total]);
-        let mut mixed = self.product(name("attention"), weights, values_, &[1, kv_heads, group, head_size], values(2));
+        let mut mixed = self.product(name("attention"), weights, values, &[1, kv_heads, group, head_size], observed(2));
         if tokens > 1 {
             mixed = self.reshape(name("attention/heads"), mixed, &[1, heads, tokens, head_size]);
             let permutation = vec![0, 2, 1, 3];
@@ -145,8 +145,8 @@ impl Decoder<'_, '_> {
         });
         let shape = [1, self.graph.tokens, feed_forward];
         let sigmoid = self.node(name("gate/sigmoid"), Operation::Sigmoid, &[gate], &shape, PROBABILITY);
-        let silu = self.node(name("gate/silu"), Operation::Multiply, &[gate, sigmoid], &shape, values(1));
-        let gated = self.node(name("gated"), Operation::Multiply, &[silu, up], &shape, values(1));
+        let silu = self.node(name("gate/silu"), Operation::Multiply, &[gate, sigmoid], &shape, observed(1));
+        let gated = self.node(name("gated"), Operation::Multiply, &[silu, up], &shape, observed(1));
         let weight = Weight::matrix(format!("blk.{layer}.ffn_down"), feed_forward, hidden);
         self.linear(&name("down"), weight, gated)
     }
@@ -180,17 +180,17 @@ impl Decoder<'_, '_> {
             self.moved(format!("{name}/{part}"), slice, &[input], &half_shape)
         });
         let swapped = self.moved(format!("{name}/swapped"), Operation::Concat { axis: 3 }, &[high, low], &shape);
-        let [by_cos, by_sin] = [("cos", input, self.cos), ("sin", swapped, self.sin)].map(|(part, values_, table)| {
-            self.node(format!("{name}/{part}"), Operation::Multiply, &[values_, table], &shape, values(2))
+        let [by_cos, by_sin] = [("cos", input, self.cos), ("sin", swapped, self.sin)].map(|(part, factor, table)| {
+            self.node(format!("{name}/{part}"), Operation::Multiply, &[factor, table], &shape, observed(2))
         });
-        self.node(format!("{name}/rotated"), Operation::Add, &[by_cos, by_sin], &shape, values(2))
+        self.node(format!("{name}/rotated"), Operation::Add, &[by_cos, by_sin], &shape, observed(2))
     }
 
     fn norm(&mut self, name: &str, tensor: &str, input: TensorId) -> TensorId {
         let weight = Weight::vector(tensor.to_owned(), self.dimensions.hidden);
         let norm = Operation::RmsNorm { weight, epsilon: self.dimensions.norm_epsilon };
         let shape = self.graph.tensor(input).shape.clone();
-        self.node(name.to_owned(), norm, &[input], &shape, values(1))
+        self.node(name.to_owned(), norm, &[input], &shape, observed(1))
     }
 
     /// A matrix product and the bias that the file may have for it; the weight's tensor is named without its ending.
@@ -201,11 +201,11 @@ impl Decoder<'_, '_> {
         let shape = [1, self.graph.tokens, width];
         let bias = format!("{base}.bias");
         if !self.architecture.biases || self.gguf.tensor(&bias).is_none() {
-            return self.node(name.to_owned(), Operation::Linear { weight }, &[input], &shape, values(1));
+            return self.node(name.to_owned(), Operation::Linear { weight }, &[input], &shape, observed(1));
         }
         let bias = Weight { tensor: bias, shape: vec![width], ..weight.clone() };
-        let product = self.node(format!("{name}/product"), Operation::Linear { weight }, &[input], &shape, values(1));
-        self.node(name.to_owned(), Operation::Bias { weight: bias }, &[product], &shape, values(1))
+        let product = self.node(format!("{name}/product"), Operation::Linear { weight }, &[input], &shape, observed(1));
+        self.node(name.to_owned(), Operation::Bias { weight: bias }, &[product], &shape, observed(1))
     }
 
     /// A product of unsigned codes with the cache's signed ones: signed at first, then converted.
@@ -224,7 +224,7 @@ impl Decoder<'_, '_> {
 
     fn add_residual(&mut self, name: &str, residual: TensorId, branch: TensorId) -> TensorId {
         let shape = self.graph.tensor(residual).shape.clone();
-        self.node(name.to_owned(), Operation::Add, &[residual, branch], &shape, values(1))
+        self.node(name.to_owned(), Operation::Add, &[residual, branch], &shape, observed(1))
     }
 
     fn reshape(&mut self, name: String, input: TensorId, shape: &[usize]) -> TensorId {

@@ -29,6 +29,7 @@ mod stage;
 mod tests;
 mod weights;
 
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Instant, UNIX_EPOCH};
 
@@ -169,7 +170,7 @@ pub fn build(
     drop(NewFolder::create(output)?);
     // A vocabulary that cannot be written, likewise.
     model.vocabulary()?;
-    let mut work = WorkFolder::open(output, identity(source, options, shape)?)?;
+    let mut work = WorkFolder::open(&work_folder(output)?, identity(source, options, shape)?)?;
     let build = Build { source: &model, options, shape, laboratory };
 
     let last = options.stop_after.unwrap_or(NpuStage::Assemble);
@@ -184,7 +185,7 @@ pub fn build(
     let quality = if judged { Some(work.read_json::<Verdict>(finish::QUALITY)?.text) } else { None };
     let finished = last == NpuStage::Assemble;
     let bytes = stages.iter().rev().take(if finished { 1 } else { stages.len() }).map(|stage| stage.bytes).sum();
-    let folder = if finished { output.to_owned() } else { work.at("") };
+    let folder = if finished { output.to_owned() } else { work.path().to_owned() };
     if finished && !options.keep {
         work.remove()?;
     }
@@ -198,6 +199,16 @@ pub fn build(
         bytes,
         seconds: started.elapsed().as_secs_f64(),
     })
+}
+
+/// Where a build of `output` works, which stays when it fails or is stopped: `.NAME.work` beside it.
+pub fn work_folder(output: &Path) -> Result<PathBuf, BuildError> {
+    let failed = |error| BuildError::Write { path: output.to_owned(), error };
+    let absolute = std::path::absolute(output).map_err(failed)?;
+    match (absolute.parent(), absolute.file_name()) {
+        (Some(parent), Some(name)) => Ok(parent.join(format!(".{}.work", name.to_string_lossy()))),
+        _ => Err(failed(io::Error::new(io::ErrorKind::InvalidInput, "expected a path that ends in a name"))),
+    }
 }
 
 /// What is not quantized needs no ranges and no judgement.

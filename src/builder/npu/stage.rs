@@ -62,14 +62,9 @@ pub struct WorkFolder {
 }
 
 impl WorkFolder {
-    /// Opens the folder for a build of `output`. What it holds of another build than `identity` goes.
-    pub fn open(output: &Path, identity: Value) -> Result<Self, NpuBuildError> {
-        let output = std::path::absolute(output).map_err(write_error(output))?;
-        let (Some(parent), Some(name)) = (output.parent(), output.file_name()) else {
-            let error = std::io::Error::new(std::io::ErrorKind::InvalidInput, "expected a path that ends in a name");
-            return Err(write_error(&output)(error).into());
-        };
-        let path = parent.join(format!(".{}.work", name.to_string_lossy()));
+    /// Opens the folder for a build, or makes it. What it holds of another build than `identity` goes.
+    pub fn open(path: &Path, identity: Value) -> Result<Self, NpuBuildError> {
+        let path = path.to_owned();
         let failed = write_error(&path);
         fs::create_dir_all(&path).map_err(&failed)?;
         let lock = File::create(path.join(LOCK)).map_err(&failed)?;
@@ -93,6 +88,10 @@ impl WorkFolder {
             }
         };
         Ok(Self { path, manifest, _lock: lock })
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
     }
 
     /// Where something with this name is, or will be.
@@ -219,18 +218,18 @@ mod tests {
     #[test]
     fn a_stage_that_is_done_is_not_run_again() {
         let home = tempfile::tempdir().unwrap();
-        let output = home.path().join("model");
+        let folder = home.path().join("model");
         let runs = Cell::new(0);
-        let mut work = WorkFolder::open(&output, json!("a")).unwrap();
+        let mut work = WorkFolder::open(&folder, json!("a")).unwrap();
         let first = run(&mut work, &runs);
         assert!(first.bytes > 0);
         drop(work);
-        let mut work = WorkFolder::open(&output, json!("a")).unwrap();
+        let mut work = WorkFolder::open(&folder, json!("a")).unwrap();
         assert_eq!((run(&mut work, &runs), runs.get()), (first, 1));
         assert_eq!(work.read_json::<Vec<f32>>("ranges.json").unwrap(), [1.5]);
         drop(work);
         // Something else is built: nothing of the old is left.
-        let mut work = WorkFolder::open(&output, json!("b")).unwrap();
+        let mut work = WorkFolder::open(&folder, json!("b")).unwrap();
         assert!(!work.at("ranges.json").exists());
         run(&mut work, &runs);
         assert_eq!(runs.get(), 2);
@@ -252,11 +251,11 @@ mod tests {
     #[test]
     fn two_builds_do_not_share_a_folder() {
         let home = tempfile::tempdir().unwrap();
-        let output = home.path().join("model");
-        let work = WorkFolder::open(&output, json!("a")).unwrap();
-        let error = WorkFolder::open(&output, json!("a")).unwrap_err().to_string();
+        let folder = home.path().join("model");
+        let work = WorkFolder::open(&folder, json!("a")).unwrap();
+        let error = WorkFolder::open(&folder, json!("a")).unwrap_err().to_string();
         assert!(error.contains("another ortalk"), "{error}");
         drop(work);
-        WorkFolder::open(&output, json!("a")).unwrap();
+        WorkFolder::open(&folder, json!("a")).unwrap();
     }
 }

@@ -2,6 +2,8 @@
 //! tensors are right. What ONNX Runtime and QNN make of the files is tested on real sessions, in `tests/npu`.
 
 mod evaluate;
+mod files;
+mod pipeline;
 mod reference;
 
 use std::collections::{BTreeMap, HashMap, HashSet};

@@ -229,7 +229,9 @@ fn gpu(others: &[DeviceListing], drivers: Vec<PathBuf>) -> Device {
         }
         (State::Unavailable, false) => Some(missing(
             "an execution provider for it",
-            Some("name the library of one in the settings, as name and library of a [[plugins]] table"),
+            Some(
+                "ortalk has no lane for a GPU; name a library in a [[plugins]] table of the settings to see what it offers",
+            ),
         )),
         _ => None,
     };

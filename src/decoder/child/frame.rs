@@ -118,8 +118,8 @@ fn send(to: &mut impl Write, kind: u8, pieces: impl IntoIterator<Item = impl AsR
         return Err(io::Error::new(ErrorKind::InvalidInput, format!("a frame of {length} bytes is too long")));
     }
     frame[1..5].copy_from_slice(&(length as u32).to_le_bytes());
-    to.write_all(&frame)?;
-    to.flush()
+    // Not flushed: a named pipe's flush waits for the other side, without a deadline.
+    to.write_all(&frame)
 }
 
 fn receive(from: &mut impl Read) -> Result<Option<(u8, Vec<u8>)>, FrameError> {

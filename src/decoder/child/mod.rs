@@ -112,9 +112,13 @@ impl ChildDecoder {
 /// Returns when the lane is ready, or with what went wrong.
 fn start(lane: LaneRequest, options: ChildOptions) -> Result<(LaneProcess, Connection, LaneReady), String> {
     let start = Instant::now();
+    let environment = match &lane.provider {
+        LaneProvider::Qnn { plugin, .. } => plugin.environment(),
+        LaneProvider::Cpu => None,
+    };
     let (listener, invitation) = listen(lane)?;
     let line = serde_json::to_string(&invitation).map_err(|error| error.to_string())?;
-    let mut process = LaneProcess::start(&options.executable, &line, options.log)
+    let mut process = LaneProcess::start(&options.executable, &line, environment, options.log)
         .map_err(|error| format!("'{}' could not be started: {error}", options.executable.display()))?;
     let opening = options.deadlines.opening;
     let connection = accept(&listener, &invitation.key, &mut process, opening)?;

@@ -1,6 +1,7 @@
 //! The process of a lane, seen from ortalk: started, listened to, ended.
 
 use std::collections::VecDeque;
+use std::ffi::OsString;
 use std::io::{self, BufRead, BufReader, PipeReader, Write};
 use std::path::Path;
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
@@ -29,11 +30,22 @@ pub struct LaneProcess {
 struct Printed(Arc<Mutex<VecDeque<String>>>);
 
 impl LaneProcess {
-    /// Starts `executable worker lane` and writes the line to its standard input. What it prints goes to `log`.
-    pub fn start(executable: &Path, line: &str, log: LogSink) -> io::Result<Self> {
+    /// Starts `executable worker lane`, with a variable more in its environment where one is given, and writes the line to its
+    /// standard input. What it prints goes to `log`.
+    pub fn start(
+        executable: &Path,
+        line: &str,
+        environment: Option<(&str, OsString)>,
+        log: LogSink,
+    ) -> io::Result<Self> {
         let (output, writer) = io::pipe()?;
         let mut command = Command::new(executable);
-        command.args(["worker", "lane"]).stdin(Stdio::piped()).stdout(writer.try_clone()?).stderr(writer);
+        command
+            .args(["worker", "lane"])
+            .envs(environment)
+            .stdin(Stdio::piped())
+            .stdout(writer.try_clone()?)
+            .stderr(writer);
         // Ctrl-C is ortalk's to handle: the lane still has to say that it ends.
         own_group(&mut command);
         let mut child = command.spawn()?;

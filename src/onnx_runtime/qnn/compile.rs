@@ -100,8 +100,9 @@ pub fn compile_in_child(
     let staging = Staging::create(&request.output)?;
     let name = request.output.file_name().unwrap_or_default();
     let staged = CompileRequest { output: staging.0.join(name), ..request.clone() };
-    let mut compiled: CompileReport = child::ask(executable, "compile", &staged, limit, report)
-        .map_err(|error| CompileError::Child { model: request.model.clone(), error })?;
+    let mut compiled: CompileReport =
+        child::ask(executable, "compile", &staged, request.plugin.environment(), limit, report)
+            .map_err(|error| CompileError::Child { model: request.model.clone(), error })?;
     // The binary first: an ONNX file that is there then has its binary.
     for file in [&mut compiled.binary, &mut compiled.output] {
         let place = request.output.with_file_name(file.file_name().unwrap_or_default());

@@ -204,7 +204,8 @@ impl SdkVersion {
         let mut from = 0;
         while let Some(at) = bytes[from..].windows(3).position(|start| start == b"v2.").map(|at| from + at) {
             from = at + 1;
-            let text: Vec<u8> = bytes[from..].iter().take(Self::LONGEST).take_while(|byte| is_part(byte)).copied().collect();
+            let text: Vec<u8> =
+                bytes[from..].iter().take(Self::LONGEST).take_while(|byte| is_part(byte)).copied().collect();
             let text = String::from_utf8_lossy(&text);
             let build = text.split('.').nth(3).unwrap_or_default();
             if build.len() >= 10 && build.bytes().all(|byte| byte.is_ascii_digit()) {
