@@ -19,7 +19,7 @@ use crate::builder::npu::NpuBuildOptions;
 use crate::builder::{self, Step};
 use crate::cli::ChatArgs;
 use crate::config::Settings;
-use crate::decoder::{ChildDecoder, ChildOptions, Deadlines, LaneProvider, LaneRequest};
+use crate::decoder::{ChildDecoder, ChildOptions, Deadlines, DecodeError, LaneProvider, LaneRequest};
 use crate::engine::{LaneId, LaneOpener, LaneSource, LaneSpec, MeasuredRates, OpenLane, cpu_lane};
 use crate::model::{ModelFolder, NPU_FILE, NpuBundle, NpuOptions, NpuTarget, ProviderOptions};
 use crate::onnx_runtime::{CPU_PROVIDER, LogSink, OnnxRuntime, QNN_PROVIDER, QnnPlugin};
@@ -196,8 +196,10 @@ fn npu_lane(parts: &LaneParts<'_>) -> anyhow::Result<LaneSpec> {
             "no model built for the NPU: `ortalk build --target npu` makes one for --npu-model".to_string(),
         );
     };
-    let bundle = NpuBundle::read(folder)?;
-    check_same_model(parts.model, folder, &bundle)?;
+    let bundle = match usable_bundle(folder, parts.model) {
+        Ok(bundle) => bundle,
+        Err(reason) => return missing(reason),
+    };
     let request = LaneRequest {
         folder: folder.clone(),
         library: parts.library.to_path_buf(),
@@ -225,7 +227,11 @@ fn opener(request: LaneRequest, emulation: bool, log: LogSink) -> anyhow::Result
     Ok(Box::new(move || {
         let options =
             ChildOptions { executable: executable.clone(), log: log.clone(), deadlines: Deadlines::default() };
-        let child = ChildDecoder::open(request.clone(), options).map_err(|error| error.to_string())?;
+        let child = ChildDecoder::open(request.clone(), options).map_err(|error| match error {
+            // Which lane it is, is said where the reason is shown.
+            DecodeError::Lane(reason) => reason,
+            error => error.to_string(),
+        })?;
         let ready = child.ready().clone();
         if ready.emulated && !emulation {
             return Err("QNN has no NPU here, but a simulator; --emulate-npu allows it".to_string());
@@ -252,8 +258,22 @@ fn absent(id: LaneId, provider: &str, device: Option<String>, reason: String) ->
     }
 }
 
+/// What the folder says of itself, if it is whole and the NPU's form of the model. The error is for people.
+fn usable_bundle(folder: &Path, model: &ModelFolder) -> Result<NpuBundle, String> {
+    let again = "build the folder again with `ortalk build --target npu`";
+    let bundle = NpuBundle::read(folder).map_err(|error| format!("{error}; {again}"))?;
+    if let Some(file) = bundle.missing_file(folder) {
+        return Err(format!(
+            "'{}' is not whole: it has no '{file}', which {NPU_FILE} names; {again}",
+            folder.display()
+        ));
+    }
+    check_same_model(model, folder, &bundle)?;
+    Ok(bundle)
+}
+
 /// An answer that moves between lanes must stay with the same model.
-fn check_same_model(model: &ModelFolder, folder: &Path, bundle: &NpuBundle) -> anyhow::Result<()> {
+fn check_same_model(model: &ModelFolder, folder: &Path, bundle: &NpuBundle) -> Result<(), String> {
     let (config, decoder) = (&model.config.model, &model.config.model.decoder);
     for (what, npu, cpu) in [
         ("vocabulary", bundle.vocabulary, config.vocab_size),
@@ -262,11 +282,11 @@ fn check_same_model(model: &ModelFolder, folder: &Path, bundle: &NpuBundle) -> a
         ("head size", bundle.head_size, decoder.head_size),
     ] {
         if npu != cpu {
-            bail!(
+            return Err(format!(
                 "'{}' is not the NPU's form of '{}': its {what} is {npu}, not {cpu}; build it from the same file",
                 folder.display(),
                 model.path.display()
-            );
+            ));
         }
     }
     Ok(())

@@ -14,7 +14,7 @@ use super::event::{FinishReason, Finished, GenerationEvent};
 use super::generate::panic_message;
 use super::job::{Job, Request};
 use super::lanes::Lanes;
-use super::prompt;
+use super::prompt::{self, PromptError};
 use super::request::ChatRequest;
 use super::route::Rule;
 use crate::model::ModelFolder;
@@ -54,7 +54,11 @@ fn dispatch(folder: &ModelFolder, lanes: &Lanes, submission: Submission) -> Resu
     let moves = longer && !matches!(decision.rule, Rule::Requested | Rule::OnlyReady | Rule::LongestContext);
     if !moves {
         let tokenize = |messages: &[_]| prompt::tokenize(folder, messages);
-        let fitted = prompt::fit(&request.messages, tokens, limit, request.max_tokens, tokenize)?;
+        let fitted = prompt::fit(&request.messages, tokens, limit, request.max_tokens, tokenize);
+        let fitted = fitted.map_err(|error| match (error, request.lane) {
+            (error @ PromptError::TooLong { .. }, Some(lane)) => EngineError::RequestedTooShort { lane, error },
+            (error, _) => error.into(),
+        })?;
         (tokens, trim) = (fitted.tokens, fitted.trim);
     }
     if trim.is_some() {

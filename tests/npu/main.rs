@@ -7,6 +7,7 @@
 
 mod support;
 mod truncated;
+mod two_layers;
 
 #[path = "../support/bundle.rs"]
 #[allow(dead_code, reason = "the lane's tests on the CPU use all of it")]
@@ -15,6 +16,8 @@ mod bundle;
 #[allow(dead_code, reason = "likewise")]
 mod tiny_llama;
 
+mod agreement;
+mod answers;
 mod build;
 mod compile;
 mod lane;
