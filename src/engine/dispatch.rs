@@ -64,8 +64,8 @@ fn dispatch(folder: &ModelFolder, lanes: &Lanes, submission: Submission) -> Resu
     if trim.is_some() {
         // The rule was about the whole conversation; what the lane gets, and how long it takes, is about what is left.
         let left = lanes.decide(&tokens, request.max_tokens, request.policy, Some(lane))?;
-        (decision.prompt_tokens, decision.predicted_ttft) = (left.prompt_tokens, left.predicted_ttft);
-        decision.predicted_total = left.predicted_total;
+        (decision.prompt_tokens, decision.needed_tokens) = (left.prompt_tokens, left.needed_tokens);
+        (decision.predicted_ttft, decision.predicted_total) = (left.predicted_ttft, left.predicted_total);
     }
     let _ = events.send(GenerationEvent::Routed(decision));
     if let Some(trim) = trim {
