@@ -306,7 +306,8 @@ fn an_engine_without_a_lane_says_why() {
     let absent =
         LaneSpec { source: LaneSource::Absent { reason: "none here".into() }, ..lane(LaneId::Npu, Fault::Never) };
     let error = |lanes| load(lanes).err().unwrap().to_string();
-    assert_eq!(error(vec![absent, broken(LaneId::Cpu, "no such graph")]), "no such graph");
+    let one = error(vec![absent, broken(LaneId::Cpu, "no such graph")]);
+    assert_eq!(one, "the cpu lane failed: no such graph");
     let both = error(vec![broken(LaneId::Npu, "no DSP"), broken(LaneId::Cpu, "no such graph")]);
     assert_eq!(both, "no lane could be opened\nnpu: no DSP\ncpu: no such graph");
 }
