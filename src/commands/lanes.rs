@@ -19,7 +19,7 @@ use crate::builder::npu::NpuBuildOptions;
 use crate::builder::{self, Step};
 use crate::cli::ChatArgs;
 use crate::config::Settings;
-use crate::decoder::{ChildDecoder, ChildOptions, Deadlines, LaneProvider, LaneRequest};
+use crate::decoder::{ChildDecoder, ChildOptions, Deadlines, DecodeError, LaneProvider, LaneRequest};
 use crate::engine::{LaneId, LaneOpener, LaneSource, LaneSpec, MeasuredRates, OpenLane, cpu_lane};
 use crate::model::{
     CONFIG_FILE, ModelConfig, ModelFolder, NPU_FILE, NpuBundle, NpuOptions, NpuTarget, ProviderOptions, read_config,
@@ -199,10 +199,10 @@ fn npu_lane(parts: &LaneParts<'_>) -> anyhow::Result<LaneSpec> {
             "no model built for the NPU: `ortalk build --target npu` makes one for --npu-model".to_string(),
         );
     };
-    let config = read_config(folder)?;
-    check_same_model(parts.model, folder, &config.model)?;
-    // Pipelines do not say which chip they are for; the settings may.
-    let target = if folder.join(NPU_FILE).is_file() { Some(NpuBundle::read(folder)?.target) } else { None };
+    let (context_limit, target) = match usable_folder(folder, parts.model) {
+        Ok(found) => found,
+        Err(reason) => return missing(reason),
+    };
     let request = LaneRequest {
         folder: folder.clone(),
         library: parts.library.to_path_buf(),
@@ -217,7 +217,7 @@ fn npu_lane(parts: &LaneParts<'_>) -> anyhow::Result<LaneSpec> {
         execution_provider: QNN_PROVIDER.to_string(),
         emulated: device.is_none(),
         device,
-        context_limit: config.model.context_length,
+        context_limit,
         threads: None,
         measured: MeasuredRates::default(),
         source: LaneSource::Open(opener(request, npu.emulation, parts.log.clone())?),
@@ -230,7 +230,11 @@ fn opener(request: LaneRequest, emulation: bool, log: LogSink) -> anyhow::Result
     Ok(Box::new(move || {
         let options =
             ChildOptions { executable: executable.clone(), log: log.clone(), deadlines: Deadlines::default() };
-        let child = ChildDecoder::open(request.clone(), options).map_err(|error| error.to_string())?;
+        let child = ChildDecoder::open(request.clone(), options).map_err(|error| match error {
+            // Which lane it is, is said where the reason is shown.
+            DecodeError::Lane(reason) => reason,
+            error => error.to_string(),
+        })?;
         let ready = child.ready().clone();
         if ready.emulated && !emulation {
             return Err("QNN has no NPU here, but a simulator; --emulate-npu allows it".to_string());
@@ -257,8 +261,25 @@ fn absent(id: LaneId, provider: &str, device: Option<String>, reason: String) ->
     }
 }
 
+/// The folder's context and its chip, if it is whole and the NPU's form of the model. Pipelines do not say which chip they
+/// are for; the settings may. The error is for people.
+fn usable_folder(folder: &Path, model: &ModelFolder) -> Result<(usize, Option<NpuTarget>), String> {
+    let again = |fault: String| format!("{fault}; build the folder again with `ortalk build --target npu`");
+    let config = read_config(folder).map_err(|error| again(error.to_string()))?;
+    check_same_model(model, folder, &config.model)?;
+    if !folder.join(NPU_FILE).is_file() {
+        return Ok((config.model.context_length, None));
+    }
+    let bundle = NpuBundle::read(folder).map_err(|error| again(error.to_string()))?;
+    if let Some(file) = bundle.missing_file(folder) {
+        let fault = format!("'{}' is not whole: it has no '{file}', which {NPU_FILE} names", folder.display());
+        return Err(again(fault));
+    }
+    Ok((bundle.context, Some(bundle.target)))
+}
+
 /// An answer that moves between lanes must stay with the same model.
-fn check_same_model(model: &ModelFolder, folder: &Path, npu: &ModelConfig) -> anyhow::Result<()> {
+fn check_same_model(model: &ModelFolder, folder: &Path, npu: &ModelConfig) -> Result<(), String> {
     let cpu = &model.config.model;
     for (what, npu, cpu) in [
         ("vocabulary", npu.vocab_size, cpu.vocab_size),
@@ -267,11 +288,11 @@ fn check_same_model(model: &ModelFolder, folder: &Path, npu: &ModelConfig) -> an
         ("head size", npu.decoder.head_size, cpu.decoder.head_size),
     ] {
         if npu != cpu {
-            bail!(
+            return Err(format!(
                 "'{}' is not the NPU's form of '{}': its {what} is {npu}, not {cpu}; build it from the same file",
                 folder.display(),
                 model.path.display()
-            );
+            ));
         }
     }
     Ok(())

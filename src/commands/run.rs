@@ -10,8 +10,8 @@ use super::fetch::AfterFetch;
 use super::session;
 use crate::cli::RunArgs;
 use crate::engine::{
-    ChatMessage, ChatRequest, FinishReason, Finished, GenerationEvent, GenerationStream, LaneChange, LaneId, Role,
-    RoutingDecision,
+    ChatMessage, ChatRequest, FinishReason, Finished, GenerationEvent, GenerationStream, LaneChange, LaneId, LaneState,
+    Role, RoutingDecision,
 };
 
 pub fn run(args: RunArgs) -> anyhow::Result<ExitCode> {
@@ -21,6 +21,16 @@ pub fn run(args: RunArgs) -> anyhow::Result<ExitCode> {
     let engine = prepared.load(lane)?;
     // What is routed should not hang on which lane opened first.
     engine.wait_for_lanes(lane);
+    let npu_was_named = args.chat.emulate_npu || args.chat.npu_model.is_some();
+    for lane in engine.snapshot().lanes.iter().filter(|_| lane.is_none()) {
+        match &lane.state {
+            LaneState::Failed { reason } => eprintln!("ortalk: the {} lane failed: {reason}", lane.id),
+            LaneState::Absent { reason } if lane.id == LaneId::Npu && npu_was_named => {
+                eprintln!("ortalk: the npu lane is not there: {reason}");
+            }
+            LaneState::Absent { .. } | LaneState::Loading { .. } | LaneState::Ready => {}
+        }
+    }
     let turn = ChatMessage::new(Role::User, prompt);
     let request = ChatRequest { stop: args.stop, ..prepared.answers.request([turn]) };
     let (answer, finished) = follow(engine.submit(request), |text| if args.json { Ok(()) } else { print_now(text) })?;

@@ -14,7 +14,7 @@ use super::event::{FinishReason, Finished, GenerationEvent};
 use super::generate::panic_message;
 use super::job::{Job, Request};
 use super::lanes::Lanes;
-use super::prompt;
+use super::prompt::{self, PromptError};
 use super::request::ChatRequest;
 use super::route::Rule;
 use crate::model::ModelFolder;
@@ -54,14 +54,18 @@ fn dispatch(folder: &ModelFolder, lanes: &Lanes, submission: Submission) -> Resu
     let moves = longer && !matches!(decision.rule, Rule::Requested | Rule::OnlyReady | Rule::LongestContext);
     if !moves {
         let tokenize = |messages: &[_]| prompt::tokenize(folder, messages);
-        let fitted = prompt::fit(&request.messages, tokens, limit, request.max_tokens, tokenize)?;
+        let fitted = prompt::fit(&request.messages, tokens, limit, request.max_tokens, tokenize);
+        let fitted = fitted.map_err(|error| match (error, request.lane) {
+            (error @ PromptError::TooLong { .. }, Some(lane)) => EngineError::RequestedTooShort { lane, error },
+            (error, _) => error.into(),
+        })?;
         (tokens, trim) = (fitted.tokens, fitted.trim);
     }
     if trim.is_some() {
         // The rule was about the whole conversation; what the lane gets, and how long it takes, is about what is left.
         let left = lanes.decide(&tokens, request.max_tokens, request.policy, Some(lane))?;
-        (decision.prompt_tokens, decision.predicted_ttft) = (left.prompt_tokens, left.predicted_ttft);
-        decision.predicted_total = left.predicted_total;
+        (decision.prompt_tokens, decision.needed_tokens) = (left.prompt_tokens, left.needed_tokens);
+        (decision.predicted_ttft, decision.predicted_total) = (left.predicted_ttft, left.predicted_total);
     }
     let _ = events.send(GenerationEvent::Routed(decision));
     if let Some(trim) = trim {

@@ -102,6 +102,8 @@ pub enum EngineError {
     NoLane(Vec<(LaneId, String)>),
     #[error(transparent)]
     Prompt(#[from] PromptError),
+    #[error("the {lane} lane was asked for, but {error}; where none is asked for, another one may answer")]
+    RequestedTooShort { lane: LaneId, error: PromptError },
     #[error(transparent)]
     Route(#[from] RouteError),
     #[error("a thread could not be started: {0}")]
@@ -214,7 +216,7 @@ impl Drop for Inner {
 fn no_lane(reasons: &[(LaneId, String)]) -> String {
     match reasons {
         [] => "there is no lane to answer on".to_string(),
-        [(_, reason)] => reason.clone(),
+        [(id, reason)] => format!("the {id} lane failed: {reason}"),
         reasons => {
             let each: Vec<String> = reasons.iter().map(|(id, reason)| format!("{id}: {reason}")).collect();
             format!("no lane could be opened\n{}", each.join("\n"))

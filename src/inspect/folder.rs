@@ -56,7 +56,7 @@ fn model_folder(path: &Path, files: &BTreeSet<PathBuf>, onnx: &[PathBuf]) -> Res
     if let Some(bundle) = &bundle {
         let target = &bundle.target;
         let chip = format!("{} (soc_model {}, htp_arch {})", target.soc, target.soc_model, target.htp_arch);
-        found.compiled_for = Some(chip);
+        found.built_for = Some(chip);
     }
     // The tokenizer and the template are small; that they can be read says more than that they are there.
     match ModelFolder::open(path) {

@@ -33,8 +33,8 @@ pub struct Inspection {
     pub chat_template: Option<bool>,
     pub weights: Vec<Weights>,
     pub graphs: Vec<Graph>,
-    /// What an NPU bundle is compiled for.
-    pub compiled_for: Option<String>,
+    /// What an NPU bundle is built for.
+    pub built_for: Option<String>,
     pub targets: Vec<Target>,
     pub memory: Vec<Memory>,
 }
@@ -171,7 +171,7 @@ impl Inspection {
             chat_template: None,
             weights: Vec::new(),
             graphs: Vec::new(),
-            compiled_for: None,
+            built_for: None,
             targets: Vec::new(),
             memory: Vec::new(),
         }

@@ -24,7 +24,7 @@ impl fmt::Display for Inspection {
             ("context", size(sizes.context)),
             ("tokenizer", self.tokenizer.clone()),
             ("chat template", self.chat_template.map(|found| if found { "yes" } else { "none" }.to_owned())),
-            ("compiled for", self.compiled_for.clone()),
+            ("built for", self.built_for.clone()),
         ] {
             if let Some(value) = value {
                 writeln!(f, "  {name:<16} {value}")?;

@@ -173,6 +173,14 @@ impl NpuBundle {
         Ok(bundle)
     }
 
+    /// The first of the files that are named here and are not in the folder.
+    pub fn missing_file(&self, folder: &Path) -> Option<&str> {
+        let BundleFiles { embeddings, prefill, decode, lm_head } = &self.files;
+        let sink = self.sink.as_ref().map(|sink| &sink.file);
+        let mut files = [embeddings, prefill, decode, lm_head].into_iter().chain(sink);
+        files.find(|file| !folder.join(file).is_file()).map(String::as_str)
+    }
+
     /// What the types cannot say.
     fn check(&self) -> Result<(), String> {
         if self.format != NPU_FORMAT {
@@ -286,6 +294,16 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         std::fs::write(dir.path().join(NPU_FILE), serde_json::to_vec(&bundle()).unwrap()).unwrap();
         assert_eq!(NpuBundle::read(dir.path()).unwrap(), bundle());
+    }
+
+    #[test]
+    fn a_file_that_is_not_there_is_found_out() {
+        let (dir, bundle) = (tempfile::tempdir().unwrap(), bundle());
+        for file in ["embeddings.onnx", "prefill.onnx", "decode.onnx", "lm_head.onnx", "sink.bin"] {
+            assert_eq!(bundle.missing_file(dir.path()), Some(file));
+            std::fs::write(dir.path().join(file), "").unwrap();
+        }
+        assert_eq!(bundle.missing_file(dir.path()), None);
     }
 
     type Change = fn(&mut NpuBundle);

@@ -75,6 +75,11 @@ fn on_generation(state: &mut State, event: GenerationEvent, now: Instant, effect
                 header.lane = Some(decision.lane);
                 header.emulated = decision.emulated;
             }
+            // A lane that failed is opened again for whoever names it.
+            let lanes = state.snapshot().map(|snapshot| snapshot.lanes.as_slice()).unwrap_or_default();
+            if !lanes.iter().any(|lane| lane.id == decision.lane && lane.state == LaneState::Ready) {
+                state.refresh = Some(now + REFRESH_PERIOD);
+            }
         }
         GenerationEvent::ContextTrimmed(trim) => {
             let messages = if trim.dropped_messages == 1 { "message was" } else { "messages were" };

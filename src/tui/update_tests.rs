@@ -8,7 +8,7 @@ use super::super::conversation::Block;
 use super::super::fixtures::{Desk, decision, lane_change, ms, snapshot, snapshot_with};
 use super::super::panels::Panel;
 use super::*;
-use crate::engine::{ContextTrim, FinishReason, GenerationEvent, LaneId, LaneState, Role};
+use crate::engine::{ContextTrim, FinishReason, GenerationEvent, LaneId, LaneState, Role, RoutingDecision};
 
 fn ending(desk: &Desk) -> Option<(Level, String)> {
     desk.state.conversation.blocks().iter().rev().find_map(|block| match &block.kind {
@@ -346,6 +346,17 @@ fn a_lane_that_loads_is_looked_after_until_it_is_ready() {
     assert_eq!(desk.state.preview.due, None);
     desk.event(Event::Snapshot(snapshot()));
     assert_eq!((desk.state.refresh, desk.state.preview.due), (None, Some(desk.now)));
+}
+
+#[test]
+fn a_broken_lane_that_was_asked_for_is_looked_after_while_it_opens() {
+    let mut desk = Desk::ready();
+    desk.event(Event::Snapshot(snapshot_with(LaneState::Failed { reason: "it hung".into() })));
+    desk.send("/npu hello");
+    let decision = RoutingDecision { lane: LaneId::Npu, ..decision() };
+    desk.event(Event::Generation(GenerationEvent::Routed(decision)));
+    desk.wait(250);
+    assert!(desk.event(Event::Tick).contains(&Effect::RefreshSnapshot));
 }
 
 #[test]

@@ -2,49 +2,18 @@
 //! binaries that run, and what it says on the way.
 
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::path::Path;
+use std::process::Output;
 
 use ortalk::builder::{self, BuildOptions};
-use ortalk::commands::fetch::{AfterFetch, FetchDisplay};
 use ortalk::decoder::{Decoder, DecoderOptions, SharedBufferDecoder, StaticDecoder};
 use ortalk::model::{ModelFolder, NpuBundle, TemplateMessage};
 use ortalk::onnx_runtime::{CpuSessionOptions, QNN_PROVIDER};
-use ortalk::paths::Paths;
-use ortalk::provision;
 
-use crate::support::{home, library, plugin, runtime, x_elite};
-use crate::truncated;
+use crate::support::{plugin, runtime, x_elite};
+use crate::two_layers::{LAYERS, build, built, two_layers, write_source};
 
-const LAYERS: u32 = 2;
 const CPU: CpuSessionOptions = CpuSessionOptions { threads: 2, spinning: false };
-
-/// The first layers of the default model, in a folder of this test's own.
-fn source(folder: &Path) -> PathBuf {
-    let mut display = FetchDisplay::new(AfterFetch::Exit);
-    let paths = Paths::below(&home());
-    let whole = provision::ensure_default_model_source(&paths, &mut |progress| display.report(progress)).unwrap().path;
-    let path = folder.join("two-layers.gguf");
-    truncated::write(&whole, LAYERS, &path);
-    path
-}
-
-fn build(folder: &Path, arguments: &[&str]) -> Output {
-    // What the program finds in its folders it does not fetch, so that only the build takes time.
-    library();
-    plugin();
-    let mut command = Command::new(env!("CARGO_BIN_EXE_ortalk"));
-    command.env("ORTALK_HOME", home()).env_remove("ORT_DYLIB_PATH").current_dir(folder);
-    command.args(["build", "two-layers.gguf", "--target", "npu", "--soc", "x-elite"]).args(arguments).output().unwrap()
-}
-
-/// What a build says that ends well.
-fn built(folder: &Path, arguments: &[&str]) -> String {
-    let Output { status, stderr, .. } = build(folder, arguments);
-    let text = String::from_utf8_lossy(&stderr).into_owned();
-    assert!(status.success(), "{arguments:?}: {text}");
-    text
-}
 
 fn cosine(a: &[f32], b: &[f32]) -> f64 {
     let dot = |x: &[f32], y: &[f32]| x.iter().zip(y).map(|(x, y)| f64::from(*x) * f64::from(*y)).sum::<f64>();
@@ -70,22 +39,17 @@ fn logits(decoder: &mut StaticDecoder, tokens: &[u32]) -> Vec<f32> {
 
 #[test]
 fn a_model_becomes_a_bundle_that_runs_on_the_npu() {
-    let home = tempfile::tempdir().unwrap();
-    let folder = home.path();
-    let source = source(folder);
-
+    let two_layers = two_layers();
     // Stopped, and gone on with.
-    let said = built(folder, &["--output", "out", "--stop-after", "export"]);
-    assert!(said.contains("export: float graphs") && !said.contains("calibrate"), "{said}");
-    assert!(!folder.join("out").exists() && folder.join(".out.work/float/prefill.onnx").is_file());
-    let said = built(folder, &["--output", "out", "--keep"]);
+    let [stopped, said] = &two_layers.said;
+    assert!(stopped.contains("export: float graphs") && !stopped.contains("calibrate"), "{stopped}");
     for line in said.lines().filter(|line| line.contains(" MB")) {
         assert_eq!(line.starts_with("export"), line.ends_with("done before"), "{said}");
     }
     assert!(said.contains("limits: ") && said.contains("kept"), "{said}");
 
-    let out = folder.join("out");
-    let bundle = NpuBundle::read(&out).unwrap();
+    let out = &two_layers.bundle;
+    let bundle = NpuBundle::read(out).unwrap();
     assert_eq!((bundle.layers, bundle.context, bundle.chunk), (LAYERS as usize, 512, 64));
     let origin: serde_json::Value = serde_json::from_slice(&fs::read(out.join("ortalk_build.json")).unwrap()).unwrap();
     assert_eq!(origin["stages"].as_array().unwrap().len(), 5);
@@ -95,13 +59,15 @@ fn a_model_becomes_a_bundle_that_runs_on_the_npu() {
     }
 
     // The float graphs compute what the CPU target does, but for its 8-bit activations.
-    let float = folder.join(".out.work/float");
-    let tokens = tokens(&out);
+    let float = two_layers.work.join("float");
+    let tokens = tokens(out);
     let on_cpu = |path: &Path| runtime().cpu_session(path, CPU);
     let mut float = StaticDecoder::new(&runtime(), &float, NpuBundle::read(&float).unwrap(), CPU, &on_cpu).unwrap();
     let float = logits(&mut float, &tokens);
-    builder::build(&source, &folder.join("cpu"), &BuildOptions::default(), &mut |_| {}).unwrap();
-    let model = ModelFolder::open(&folder.join("cpu")).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let for_cpu = folder.path().join("cpu");
+    builder::build(&two_layers.source, &for_cpu, &BuildOptions::default(), &mut |_| {}).unwrap();
+    let model = ModelFolder::open(&for_cpu).unwrap();
     let options = DecoderOptions { session: CPU, context: 512 };
     let mut cpu = SharedBufferDecoder::new(&runtime(), &model, options).unwrap();
     let cpu = cpu.forward_all(&tokens).unwrap();
@@ -114,7 +80,7 @@ fn a_model_becomes_a_bundle_that_runs_on_the_npu() {
     let (plugin, options) = (plugin(), x_elite());
     let on_npu = |path: &Path| runtime().npu_session(path, &plugin, &options);
     let vocabulary = bundle.vocabulary;
-    let mut npu = StaticDecoder::new(&runtime(), &out, bundle, CPU, &on_npu).unwrap();
+    let mut npu = StaticDecoder::new(&runtime(), out, bundle, CPU, &on_npu).unwrap();
     for graph in npu.placement() {
         let placement = graph.placement.unwrap();
         assert_eq!(placement.nodes_on(QNN_PROVIDER), placement.total(), "{}", graph.graph);
@@ -131,7 +97,7 @@ fn a_model_becomes_a_bundle_that_runs_on_the_npu() {
 fn without_quantization_there_is_nothing_to_judge() {
     let home = tempfile::tempdir().unwrap();
     let folder = home.path();
-    source(folder);
+    write_source(folder);
     let said = built(folder, &["--output", "out", "--precision", "fp16", "--context", "96", "--chunk", "16"]);
     assert!(!said.contains("calibrate") && !said.contains("judge"), "{said}");
     assert!(!folder.join(".out.work").exists(), "intermediate files go");
@@ -150,7 +116,7 @@ fn without_quantization_there_is_nothing_to_judge() {
 fn what_cannot_be_built_says_why_and_leaves_nothing() {
     let home = tempfile::tempdir().unwrap();
     let folder = home.path();
-    source(folder);
+    write_source(folder);
     for (arguments, expected) in [
         (&["--context", "10000"][..], "--context is 10000; expected 2 to 8192"),
         (&["--chunk", "600"], "--chunk is 600; expected 2 to 512, the context"),

@@ -7,16 +7,24 @@
 
 mod support;
 mod truncated;
+mod two_layers;
 
 #[path = "../support/bundle.rs"]
 #[allow(dead_code, reason = "the lane's tests on the CPU use all of it")]
 mod bundle;
+#[path = "../support/pty.rs"]
+#[allow(dead_code, reason = "the tests of the screen alone use more of it")]
+mod pty;
 #[path = "../support/tiny_llama.rs"]
 #[allow(dead_code, reason = "likewise")]
 mod tiny_llama;
 
+mod agreement;
+mod answers;
 mod build;
+mod chat;
 mod compile;
+mod faults;
 mod lane;
 mod session;
 mod sys;

@@ -76,7 +76,7 @@ impl Terminal {
         rustix::process::kill_process(self.pid(), signal).unwrap();
     }
 
-    fn pid(&self) -> Pid {
+    pub fn pid(&self) -> Pid {
         Pid::from_raw(self.child.process_id().unwrap() as i32).unwrap()
     }
 
