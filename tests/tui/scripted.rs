@@ -227,7 +227,13 @@ impl Script {
         self.sender.send(GenerationEvent::Finished(Finished {
             reason,
             usage: Usage { prompt_tokens: total, completion_tokens: pieces.len(), reused_tokens: reused },
-            timings: Timings { ttft, prefill, prefill_tokens: total - reused, token_latencies: latencies },
+            timings: Timings {
+                ttft,
+                model_ttft: ttft,
+                prefill,
+                prefill_tokens: total - reused,
+                token_latencies: latencies,
+            },
         }))
     }
 
