@@ -19,7 +19,7 @@ mod request;
 mod route;
 mod sampler;
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;
 mod text;
 mod worker;
 

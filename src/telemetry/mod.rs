@@ -7,6 +7,7 @@ pub mod drivers;
 pub mod latency;
 pub mod machine;
 pub mod statistics;
+pub mod surroundings;
 pub mod watch;
 
 /// A value that was measured, or the reason why it cannot be read here.

@@ -8,6 +8,8 @@ use serde::{Deserialize, Serialize};
 pub struct Summary {
     pub count: usize,
     pub mean: f64,
+    /// `std` in JSON, as in `winml perf`.
+    #[serde(rename = "std")]
     pub std_dev: f64,
     pub min: f64,
     pub max: f64,
