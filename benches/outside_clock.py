@@ -4,7 +4,7 @@
 `ortalk bench` runs as a whole with few and with many tokens after its prompt. What the longer run takes longer is the time
 of the further tokens: loading, prefill and all else are the same in both and cancel out. So
 
-    outside = repetitions * (many - few) / (time of the long run - time of the short run)
+    outside = requests * (many - few) / (time of the long run - time of the short run)
 
 is a decode rate that nothing inside the process measured. It is printed beside the rate that the long run reports, with
 their ratio, for the median of some rounds. On a quiet machine the ratio is within 3 % of 1.
@@ -20,13 +20,16 @@ import sys
 import time
 
 PROMPT = 64
-REPETITIONS = 4
+REPETITIONS = 6
+# Those of the first request are slower; outside, its further tokens count as well.
+WARMUP = 1
 
 
 def run(ortalk, tokens, more):
     """The seconds that the process took, and its report."""
     command = [ortalk, "bench", "--lanes", "cpu", "--json", "--prompt-lengths", str(PROMPT), "--pass-lengths", "0",
-               "--tokens", str(tokens), "--repetitions", str(REPETITIONS), "--warmup", "0", *more]
+               "--tokens", str(tokens), "--repetitions", str(REPETITIONS),
+               "--warmup", str(WARMUP), *more]
     started = time.perf_counter()
     output = subprocess.run(command, check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL).stdout
     return time.perf_counter() - started, json.loads(output)
@@ -35,9 +38,9 @@ def run(ortalk, tokens, more):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("ortalk")
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--few", type=int, default=2)
-    parser.add_argument("--many", type=int, default=130)
+    parser.add_argument("--many", type=int, default=258)
     parser.add_argument("more", nargs="*")
     arguments = parser.parse_args()
     ratios = []
@@ -51,7 +54,7 @@ def main():
         latencies = [ms for sample in samples for ms in sample["decode_token_durations_ms"]]
         # The rate over all requests; the mean of their rates would weigh a disturbed one less.
         inside = len(latencies) / sum(latencies) * 1e3
-        outside = REPETITIONS * (arguments.many - arguments.few) / (long - short)
+        outside = (WARMUP + REPETITIONS) * (arguments.many - arguments.few) / (long - short)
         ratios.append(inside / outside)
         print(f"{index + 1:5}  {inside:16.2f}  {outside:17.2f}  {inside / outside:16.4f}")
     median = statistics.median(ratios)
