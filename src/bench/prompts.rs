@@ -14,12 +14,15 @@ const TEXT: &str = "The river rises in the hills above the town and runs slowly 
 /// What fills up the last tokens: each is one or two in any byte-level vocabulary.
 const FILLERS: [&str; 3] = [" a", ".", " 1"];
 
+/// Makes a conversation's whole prompt.
+pub type Tokenize<'a, E> = dyn Fn(&[ChatMessage]) -> Result<Vec<u32>, E> + 'a;
+
 /// `Err(n)` where there is none, mostly because the template is longer than that: the closest one has n tokens. `tokenize`
 /// makes a conversation's whole prompt.
 pub fn conversation<E>(
     tokens: usize,
     variant: usize,
-    tokenize: &dyn Fn(&[ChatMessage]) -> Result<Vec<u32>, E>,
+    tokenize: &Tokenize<'_, E>,
 ) -> Result<Result<Vec<ChatMessage>, usize>, E> {
     let words = || TEXT.split_whitespace().cycle().skip(variant % TEXT.split_whitespace().count());
     let message = |text: String| vec![ChatMessage::new(Role::User, text)];
