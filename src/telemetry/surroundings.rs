@@ -28,7 +28,7 @@ impl Surroundings {
     pub fn look() -> Self {
         let mut sampler = DeviceSampler::new();
         std::thread::sleep(LOOK);
-        let sample = sampler.sample();
+        let sample = sampler.sample(&[]);
         let sensors = Path::new("/sys");
         Self {
             cpu_percent: as_f64(sample.cpu_percent),
