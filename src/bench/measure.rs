@@ -219,7 +219,7 @@ mod tests {
             repetitions: 2,
         };
         let mut said = Vec::new();
-        let watch = Watch::start().unwrap();
+        let watch = Watch::start(Vec::new).unwrap();
         let measured =
             measure(&engine, LaneId::Npu, &plan, &watch, &mut |kind, tokens| said.push((kind, tokens))).unwrap();
 

@@ -18,8 +18,8 @@
 //! | token latency | the time between two tokens, over all requests of a case |
 //! | stability ratio | the standard deviation on one lane by that on another; below 1, the first is steadier |
 //!
-//! They are `winml perf`'s, whose names the JSON uses where it has one. Standard deviations are of the population, as there;
-//! percentiles are by nearest rank, `ceil(n p / 100)`, where `winml perf` takes the value after that.
+//! They are `winml perf`'s, whose names the JSON uses where it has one. Standard deviations are of the population, as there.
+//! Percentiles are by nearest rank, `ceil(n p / 100)`; where `n p / 100` is whole, `winml perf` takes the value after that.
 
 mod compare;
 mod conditions;

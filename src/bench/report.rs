@@ -63,7 +63,7 @@ pub struct LaneReport {
     pub files: Vec<ModelFile>,
     /// Tokenizer, template, graphs and weights, until the lane could answer.
     pub load_duration_ms: f64,
-    /// Of ortalk and the processes that it started, from loading to the last case.
+    /// Of ortalk and its lane's process, from loading to the last case.
     pub peak_memory_bytes: Reported<u64>,
     pub cases: Vec<Case>,
     pub skipped: Vec<Skipped>,

@@ -1,6 +1,6 @@
 //! Peak memory and energy while work runs, looked at by a thread of its own.
 //!
-//! Memory is what is resident in this process and the ones that it started, 20 times a second; a peak between two looks is
+//! Memory is what is resident in this process and the ones that work for it, 20 times a second; a peak between two looks is
 //! not seen. Energy is power over time, looked at twice a second.
 
 use std::path::Path;
@@ -38,11 +38,11 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// The first lap starts.
-    pub fn start() -> std::io::Result<Self> {
+    /// The first lap starts. `helpers` gives the numbers of the processes that work for this one now.
+    pub fn start(helpers: impl Fn() -> Vec<u32> + Send + 'static) -> std::io::Result<Self> {
         let (laps, asked) = channel::<Sender<Lap>>();
         let thread = std::thread::Builder::new().name("watch".into()).spawn(move || {
-            let mut looker = Looker::new(Path::new("/sys"), Instant::now());
+            let mut looker = Looker::new(Path::new("/sys"), Instant::now(), Box::new(helpers));
             loop {
                 match asked.recv_timeout(INTERVAL) {
                     Ok(answer) => drop(answer.send(looker.lap(Instant::now()))),
@@ -54,7 +54,7 @@ impl Watch {
         Ok(Self { laps: Some(laps), thread: Some(thread) })
     }
 
-    /// Ends a lap and starts the next one. Processes that this one started are counted from the next lap's start on.
+    /// Ends a lap and starts the next one.
     pub fn lap(&self) -> Lap {
         let (answer, lap) = channel();
         let asked = self.laps.as_ref().and_then(|laps| laps.send(answer).ok());
@@ -74,11 +74,12 @@ impl Drop for Watch {
     }
 }
 
+type Helpers = Box<dyn Fn() -> Vec<u32> + Send>;
+
 struct Looker {
     /// Or why the system cannot be asked.
     system: Result<System, String>,
-    /// This process and those that it started.
-    pids: Vec<Pid>,
+    helpers: Helpers,
     peak: u64,
     power: PowerProbe,
     looks: u32,
@@ -87,26 +88,16 @@ struct Looker {
 }
 
 impl Looker {
-    fn new(sensors: &Path, now: Instant) -> Self {
-        let mut looker = Self {
+    fn new(sensors: &Path, now: Instant, helpers: Helpers) -> Self {
+        Self {
             system: System::new().map_err(|error| error.to_string()),
-            pids: Vec::new(),
+            helpers,
             peak: 0,
             power: PowerProbe::new(sensors, now),
             looks: 0,
             power_seen: now,
             energy: nothing_yet(),
-        };
-        looker.find_processes();
-        looker
-    }
-
-    fn find_processes(&mut self) {
-        let (Ok(system), Ok(own)) = (&mut self.system, sysinfo::get_current_pid()) else { return };
-        let wanted = ProcessRefreshKind::nothing().with_memory().without_tasks();
-        system.refresh_processes_specifics(ProcessesToUpdate::All, true, wanted);
-        let children = system.processes().values().filter(|process| process.parent() == Some(own));
-        self.pids = std::iter::once(own).chain(children.map(|child| child.pid())).collect();
+        }
     }
 
     fn look(&mut self, now: Instant) {
@@ -118,13 +109,12 @@ impl Looker {
     }
 
     fn look_at_memory(&mut self) {
-        if let Ok(system) = &mut self.system {
-            let wanted = ProcessRefreshKind::nothing().with_memory().without_tasks();
-            system.refresh_processes_specifics(ProcessesToUpdate::Some(&self.pids), true, wanted);
-            let resident =
-                self.pids.iter().filter_map(|pid| system.process(*pid)).map(|process| process.memory()).sum();
-            self.peak = self.peak.max(resident);
-        }
+        let (Ok(system), Ok(own)) = (&mut self.system, sysinfo::get_current_pid()) else { return };
+        let pids: Vec<Pid> = std::iter::once(own).chain((self.helpers)().into_iter().map(Pid::from_u32)).collect();
+        let wanted = ProcessRefreshKind::nothing().with_memory().without_tasks();
+        system.refresh_processes_specifics(ProcessesToUpdate::Some(&pids), true, wanted);
+        let resident = pids.iter().filter_map(|pid| system.process(*pid)).map(|process| process.memory()).sum();
+        self.peak = self.peak.max(resident);
     }
 
     fn look_at_power(&mut self, now: Instant) {
@@ -156,7 +146,6 @@ impl Looker {
         let energy = std::mem::replace(&mut self.energy, nothing_yet());
         self.peak = 0;
         self.power_seen = now;
-        self.find_processes();
         Lap { peak_memory, energy }
     }
 }
@@ -173,7 +162,7 @@ mod tests {
     #[test]
     fn memory_that_is_given_back_was_still_the_peak() {
         const SIZE: usize = 64 << 20;
-        let watch = Watch::start().unwrap();
+        let watch = Watch::start(Vec::new).unwrap();
         std::thread::sleep(INTERVAL * 2);
         let peak = |lap: Lap| *lap.peak_memory.measured().unwrap();
         let before = peak(watch.lap());
@@ -194,7 +183,7 @@ mod tests {
         set("name", "package-0");
         set("energy_uj", "1000000");
         let start = Instant::now();
-        let mut looker = Looker::new(dir.path(), start);
+        let mut looker = Looker::new(dir.path(), start, Box::new(Vec::new));
         let at = |milliseconds| start + Duration::from_millis(milliseconds);
         set("energy_uj", "6000000");
         looker.look_at_power(at(500));
@@ -211,7 +200,7 @@ mod tests {
     fn where_there_is_no_sensor_the_reason_is_told() {
         let dir = tempfile::tempdir().unwrap();
         let start = Instant::now();
-        let lap = Looker::new(dir.path(), start).lap(start + Duration::from_secs(1));
+        let lap = Looker::new(dir.path(), start, Box::new(Vec::new)).lap(start + Duration::from_secs(1));
         assert_eq!(lap.energy, Reading::Unavailable("no readable sensor".into()));
     }
 }

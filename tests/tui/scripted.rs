@@ -178,7 +178,7 @@ struct Script {
     sender: UnboundedSender<GenerationEvent>,
 }
 
-type Played = Result<(), tokio::sync::mpsc::error::SendError<GenerationEvent>>;
+type Played = Result<(), Box<tokio::sync::mpsc::error::SendError<GenerationEvent>>>;
 
 impl Script {
     fn play(&self, decision: RoutingDecision) -> Played {
@@ -235,7 +235,8 @@ impl Script {
                 prefill_tokens: total - reused,
                 token_latencies: latencies,
             },
-        }))
+        }))?;
+        Ok(())
     }
 
     fn prefill(&self, total: usize, reused: usize) -> Played {

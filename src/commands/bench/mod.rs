@@ -17,6 +17,7 @@ use crate::bench::{
     Versions, measure, milliseconds, model_files, noise, ratios,
 };
 use crate::cli::{BenchArgs, ChatArgs};
+use crate::decoder::lane_processes;
 use crate::engine::{EngineError, LaneId, LaneState};
 use crate::onnx_runtime::{CPU_PROVIDER, OnnxRuntime, SdkVersion};
 use crate::telemetry::Reading;
@@ -116,7 +117,7 @@ fn measure_lane(
     lane: LaneId,
     plan: &Plan,
 ) -> anyhow::Result<Result<(String, LaneReport), String>> {
-    let watch = Watch::start()?;
+    let watch = Watch::start(lane_processes)?;
     let began = Instant::now();
     let engine = match prepared.engine(runtime.clone(), Some(lane)) {
         Ok(engine) => engine,
