@@ -35,6 +35,13 @@ Examples:
   ortalk run --json --temperature 0 \"Name three rivers.\"
   ortalk run --emulate-npu --lane npu -n 8 \"What is the capital of France?\"";
 
+const BENCH_EXAMPLES: &str = "\
+Examples:
+  ortalk bench
+  ortalk bench --json > before.json
+  ortalk bench --compare before.json
+  ortalk bench --emulate-npu --prompt-lengths 64 --pass-lengths 128 -n 4 --repetitions 2 --warmup 1";
+
 const BUILD_EXAMPLES: &str = "\
 Examples:
   ortalk build qwen2.5-0.5b-q4_0.gguf --output qwen && ortalk --model qwen
@@ -55,6 +62,13 @@ pub enum Command {
     /// NPU, GPU and CPU, each with its execution providers, versions, drivers and libraries; for what is missing, why, and
     /// what to do. Nothing is fetched.
     Sys(SysArgs),
+    /// Measure how fast each lane is, and how steady.
+    ///
+    /// Prompts and fixed-length passes over the model, each several times, with an empty cache and another text every time:
+    /// time to first token, prefill and decode rates, token latencies with percentiles, load time, memory, and energy where it
+    /// can be read. The conditions are recorded, and what disturbed the measurement is said.
+    #[command(after_help = BENCH_EXAMPLES)]
+    Bench(BenchArgs),
     /// Make a model folder for ONNX Runtime from a GGUF file.
     ///
     /// A GGUF file can be chatted with as it is (--model FILE): ortalk then builds the folder in its cache. Build one
@@ -173,6 +187,49 @@ pub struct InspectArgs {
     /// Print one JSON object.
     #[arg(long)]
     pub json: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct BenchArgs {
+    /// The lanes to measure, with commas between; the default is every one that can run here.
+    #[arg(long, value_name = "LANES", value_delimiter = ',')]
+    pub lanes: Vec<LaneId>,
+    /// Prompts of so many tokens, the chat template included; 0 for none.
+    #[arg(long, value_name = "N,...", value_delimiter = ',', default_values_t = [128, 512, 1024])]
+    pub prompt_lengths: Vec<u32>,
+    /// Fixed-length passes over so many tokens, with nothing generated after them; 0 for none.
+    #[arg(long, value_name = "N,...", value_delimiter = ',', default_values_t = [1024])]
+    pub pass_lengths: Vec<u32>,
+    /// Tokens to generate after each prompt.
+    #[arg(long, short = 'n', value_name = "N", default_value_t = 128, value_parser = clap::value_parser!(u32).range(1..))]
+    pub tokens: u32,
+    /// How often each is measured.
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..))]
+    pub repetitions: u32,
+    /// How often each is done before that, without counting.
+    #[arg(long, value_name = "N", default_value_t = 2)]
+    pub warmup: u32,
+    /// Print one JSON object, described by docs/bench.schema.json.
+    #[arg(long, conflicts_with = "markdown")]
+    pub json: bool,
+    /// Print a table for a README.
+    #[arg(long)]
+    pub markdown: bool,
+    /// Show what changed since an older run, from the JSON that it printed.
+    #[arg(long, value_name = "OLD.json")]
+    pub compare: Option<PathBuf>,
+    /// A model folder or a GGUF file; the default is SmolLM2-135M-Instruct.
+    #[arg(long, short, value_name = "PATH")]
+    pub model: Option<PathBuf>,
+    /// Run the NPU lane on QNN's simulator. Its times say nothing about an NPU, and are marked so.
+    #[arg(long)]
+    pub emulate_npu: bool,
+    /// A folder that `ortalk build --target npu` made of the same model, for the NPU lane.
+    #[arg(long, value_name = "DIR")]
+    pub npu_model: Option<PathBuf>,
+    /// Threads on the CPU; the default is one for each physical core.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    pub threads: Option<u16>,
 }
 
 #[derive(Debug, Args)]

@@ -37,8 +37,8 @@ const INTERRUPTED: i32 = 130;
 /// What the NPU lane needs, as far as it is here.
 pub struct NpuParts {
     /// A model folder built for the NPU.
-    bundle: Option<PathBuf>,
-    plugin: Option<QnnPlugin>,
+    pub bundle: Option<PathBuf>,
+    pub plugin: Option<QnnPlugin>,
     options: ProviderOptions,
     /// `--emulate-npu`.
     pub emulation: bool,

@@ -2,6 +2,7 @@
 //! exit status.
 
 mod answer_json;
+mod bench;
 mod build;
 mod chat;
 pub mod fetch;
@@ -46,6 +47,7 @@ fn is_broken_pipe(error: &anyhow::Error) -> bool {
 
 fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
     match cli.command {
+        Some(Command::Bench(args)) => bench::run(&args),
         Some(Command::Build(args)) => build::run(&args),
         Some(Command::Inspect(args)) => inspect::run(&args),
         Some(Command::Run(args)) => run::run(args),

@@ -63,8 +63,17 @@ pub fn prepare(args: &ChatArgs, after: AfterFetch) -> anyhow::Result<Prepared> {
 impl Prepared {
     /// Loads the library and the model; with a lane, no other one is opened.
     pub fn load(&self, only: Option<LaneId>) -> anyhow::Result<Engine> {
+        self.engine(self.runtime()?, only)
+    }
+
+    /// Loads the library, which a process can do once.
+    pub fn runtime(&self) -> anyhow::Result<OnnxRuntime> {
+        Ok(OnnxRuntime::load(&self.library, log_sink(&self.paths.log_file()))?)
+    }
+
+    /// Loads the model; with a lane, no other one is opened.
+    pub fn engine(&self, runtime: OnnxRuntime, only: Option<LaneId>) -> anyhow::Result<Engine> {
         let log = log_sink(&self.paths.log_file());
-        let runtime = OnnxRuntime::load(&self.library, log.clone())?;
         let model = Arc::new(ModelFolder::open(&self.model)?);
         let beside = self.library.parent().map(Path::to_path_buf);
         let folders: Vec<PathBuf> = beside.into_iter().chain([self.paths.libraries()]).collect();
@@ -90,6 +99,18 @@ impl Prepared {
         let listener: RatesListener =
             Box::new(move |lane| rates.keep(lane.id, lane.emulated, lane.threads, lane.measured));
         Ok(Engine::load(EngineOptions { model, lanes, emulation: self.npu.emulation, listener: Some(listener) })?)
+    }
+
+    /// The model folder that a lane runs.
+    pub fn folder(&self, lane: LaneId) -> Option<&Path> {
+        match lane {
+            LaneId::Npu => self.npu.bundle.as_deref(),
+            LaneId::Cpu => Some(&self.model),
+        }
+    }
+
+    pub fn qnn_backend(&self) -> Option<&Path> {
+        self.npu.plugin.as_ref().map(|plugin| plugin.backend.as_path())
     }
 }
 

@@ -15,7 +15,9 @@ use serde::{Deserialize, Serialize};
 use crate::model::{CONFIG_FILE, ModelError, NPU_FILE};
 use crate::onnx_runtime::{Placement, RuntimeError};
 
-pub use child::{ChildDecoder, ChildOptions, Deadlines, LaneProvider, LaneReady, LaneRequest, ServeError, serve_lane};
+pub use child::{
+    ChildDecoder, ChildOptions, Deadlines, LaneProvider, LaneReady, LaneRequest, ServeError, lane_processes, serve_lane,
+};
 pub use ends::LanguageHead;
 pub use limits::Limits;
 pub use pipeline::PipelineDecoder;

@@ -12,17 +12,23 @@ use tokio::sync::mpsc::UnboundedSender;
 use super::EngineError;
 use super::event::{FinishReason, Finished, GenerationEvent};
 use super::generate::panic_message;
-use super::job::{Job, Request};
+use super::job::{Job, Measure, Request};
+use super::lane::LaneId;
 use super::lanes::Lanes;
 use super::prompt::{self, PromptError};
-use super::request::ChatRequest;
-use super::route::Rule;
+use super::request::{ChatRequest, MeasureRequest, MeasuredPrompt, Sampling};
+use super::route::{Policy, Rule};
 use crate::model::ModelFolder;
 
 pub struct Submission {
-    pub request: ChatRequest,
+    pub request: Asked,
     pub submitted: Instant,
     pub events: UnboundedSender<GenerationEvent>,
+}
+
+pub enum Asked {
+    Chat(ChatRequest),
+    Measure(MeasureRequest),
 }
 
 pub fn start(folder: Arc<ModelFolder>, lanes: Arc<Lanes>) -> std::io::Result<(Sender<Submission>, JoinHandle<()>)> {
@@ -31,8 +37,16 @@ pub fn start(folder: Arc<ModelFolder>, lanes: Arc<Lanes>) -> std::io::Result<(Se
         for submission in received {
             let events = submission.events.clone();
             // A request that breaks the tokenizer or the template must not end the engine: nothing here outlives it.
-            let done = catch_unwind(AssertUnwindSafe(|| dispatch(&folder, &lanes, submission)))
-                .unwrap_or_else(|panic| Err(EngineError::Panic(panic_message(&*panic))));
+            let done = catch_unwind(AssertUnwindSafe(|| {
+                let Submission { request, submitted, events } = submission;
+                let request = match request {
+                    Asked::Chat(request) => prepare(&folder, &lanes, request, submitted, events)?,
+                    Asked::Measure(request) => prepare_measured(&folder, &lanes, request, submitted, events)?,
+                };
+                send(&folder, &lanes, request);
+                Ok(())
+            }))
+            .unwrap_or_else(|panic| Err(EngineError::Panic(panic_message(&*panic))));
             if let Err(error) = done {
                 let _ = events.send(GenerationEvent::Finished(Finished::error(error.to_string())));
             }
@@ -41,8 +55,17 @@ pub fn start(folder: Arc<ModelFolder>, lanes: Arc<Lanes>) -> std::io::Result<(Se
     Ok((sender, thread))
 }
 
-fn dispatch(folder: &ModelFolder, lanes: &Lanes, submission: Submission) -> Result<(), EngineError> {
-    let Submission { request, submitted, events } = submission;
+/// A request that was routed, and its lane.
+type Routed = (LaneId, Request);
+
+/// The prompt of a chat, for the lane that the router chooses; it is fitted into that lane.
+fn prepare(
+    folder: &ModelFolder,
+    lanes: &Lanes,
+    request: ChatRequest,
+    submitted: Instant,
+    events: UnboundedSender<GenerationEvent>,
+) -> Result<Routed, EngineError> {
     let full = prompt::tokenize(folder, &request.messages)?;
     let mut decision = lanes.decide(&full, request.max_tokens, request.policy, request.lane)?;
     let (lane, limit) = (decision.lane, decision.context_limit);
@@ -71,18 +94,55 @@ fn dispatch(folder: &ModelFolder, lanes: &Lanes, submission: Submission) -> Resu
     if let Some(trim) = trim {
         let _ = events.send(GenerationEvent::ContextTrimmed(trim));
     }
-    let job = Job::new(Request {
+    let request = Request {
         prompt: tokens,
         sampling: request.sampling,
         max_tokens: request.max_tokens,
         stop: request.stop,
         pinned: request.lane.is_some(),
+        measure: None,
         submitted,
         events,
-    });
-    if let Err(job) = lanes.send(lane, job) {
+    };
+    Ok((lane, request))
+}
+
+fn prepare_measured(
+    folder: &ModelFolder,
+    lanes: &Lanes,
+    request: MeasureRequest,
+    submitted: Instant,
+    events: UnboundedSender<GenerationEvent>,
+) -> Result<Routed, EngineError> {
+    let (tokens, one_pass) = match request.prompt {
+        MeasuredPrompt::Conversation(messages) => (prompt::tokenize(folder, &messages)?, false),
+        MeasuredPrompt::Pass(tokens) => (tokens, true),
+    };
+    if tokens.is_empty() {
+        return Err(PromptError::NoMessage.into());
+    }
+    let decision = lanes.decide(&tokens, request.tokens, Policy::default(), Some(request.lane))?;
+    if tokens.len() > decision.context_limit {
+        let limit = decision.context_limit;
+        return Err(PromptError::TooLong { tokens: tokens.len(), limit, room: limit }.into());
+    }
+    let _ = events.send(GenerationEvent::Routed(decision));
+    let measured = Request {
+        prompt: tokens,
+        sampling: Sampling::GREEDY,
+        max_tokens: request.tokens,
+        stop: Vec::new(),
+        pinned: true,
+        measure: Some(Measure { one_pass }),
+        submitted,
+        events,
+    };
+    Ok((request.lane, measured))
+}
+
+fn send(folder: &ModelFolder, lanes: &Lanes, (lane, request): Routed) {
+    if let Err(job) = lanes.send(lane, Job::new(request)) {
         // The engine is ending.
         job.finish(FinishReason::Cancelled, &folder.tokenizer);
     }
-    Ok(())
 }

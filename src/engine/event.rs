@@ -119,6 +119,9 @@ pub struct Usage {
 pub struct Timings {
     /// From the request's submission to the first token.
     pub ttft: Option<Duration>,
+    /// From the start of the first pass over the prompt to the first token: what is left of `ttft` without template,
+    /// tokenizer, routing and waiting for the lane.
+    pub model_ttft: Option<Duration>,
     /// The forward passes over the new part of the prompt, on the lane that gave the first token.
     pub prefill: Duration,
     pub prefill_tokens: usize,

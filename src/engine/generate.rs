@@ -136,7 +136,7 @@ fn run(
     };
     loop {
         let at = Instant::now();
-        if folder.config.model.eos_token_id.0.contains(&next) {
+        if job.measure.is_none() && folder.config.model.eos_token_id.0.contains(&next) {
             return finished(FinishReason::Stop);
         }
         measured.token_latencies.extend(last.replace(at).map(|last| at.duration_since(last)));
@@ -167,8 +167,11 @@ fn prefill(
 ) -> Result<Option<u32>, Outcome> {
     let sequence = job.sequence();
     let total = sequence.len();
-    let (chunk, shortest) = (lane.decoder.prefill_chunk(), lane.decoder.shortest_prefill());
-    let reused = lane.reuse(&sequence);
+    let one_pass = job.measure.is_some_and(|measure| measure.one_pass);
+    let chunk = if one_pass { total } else { lane.decoder.prefill_chunk() };
+    let shortest = lane.decoder.shortest_prefill();
+    let reused = if job.measure.is_some() { lane.reuse(&[]) } else { lane.reuse(&sequence) };
+    let began = Instant::now();
     let mut done = reused;
     loop {
         job.send(GenerationEvent::PrefillProgress(PrefillProgress { done, total, reused }));
@@ -183,8 +186,10 @@ fn prefill(
         done = end;
         if done == total {
             let token = job.sampler.sample(logits).map_err(|error| Outcome::Broken(error.to_string()))?;
+            let first_token = Instant::now();
             job.send(GenerationEvent::PrefillProgress(PrefillProgress { done, total, reused }));
             if job.answered().is_empty() {
+                job.timings.model_ttft = Some(first_token.duration_since(began));
                 job.usage.reused_tokens = reused;
                 (job.timings.prefill, job.timings.prefill_tokens) = (measured.prefill, measured.prefill_tokens);
             }

@@ -3,7 +3,8 @@ use std::sync::atomic::Ordering;
 use pretty_assertions::assert_eq;
 use tokio::sync::mpsc::UnboundedReceiver;
 
-use super::super::event::{Finished, Usage};
+use super::super::event::{Finished, Timings, Usage};
+use super::super::job::Measure;
 use super::super::testing::{END, ScriptedDecoder, byte_model, job};
 use super::*;
 
@@ -216,4 +217,27 @@ fn a_request_s_own_fault_ends_the_request_alone() {
     assert!(matches!(&finished.reason, FinishReason::Error(reason) if reason.contains("outside of the vocabulary")));
     let (pieces, finished) = answer(&mut lane, "Hello", 10, &[]);
     assert_eq!((pieces.concat().as_str(), finished.usage.reused_tokens), ("abc", 0));
+}
+
+/// What is measured is the same work every time: all of the prompt, and all of the tokens that were asked for.
+#[test]
+fn measured_work_reuses_nothing_and_ends_at_its_length() {
+    // Passes over the prompt, and one for each token after the first.
+    for (one_pass, passes) in [(false, 3 + 4), (true, 1 + 4)] {
+        let mut decoder = ScriptedDecoder::new(&script("Hi"), 64);
+        decoder.chunk = 4;
+        let counted = decoder.passes.clone();
+        let mut lane = lane(decoder);
+        for _ in 0..2 {
+            let (mut job, mut received) = job("Hello, you", 5, &[]);
+            job.measure = Some(Measure { one_pass });
+            let (_, _, finished) = run_job(&mut lane, job, &mut received);
+            let finished = finished.unwrap();
+            assert_eq!(finished.reason, FinishReason::Length);
+            assert_eq!(finished.usage, Usage { prompt_tokens: 10, completion_tokens: 5, reused_tokens: 0 });
+            assert_eq!(counted.swap(0, Ordering::Relaxed), passes);
+            let Timings { ttft, model_ttft, prefill, .. } = finished.timings;
+            assert!(prefill <= model_ttft.unwrap() && model_ttft <= ttft);
+        }
+    }
 }

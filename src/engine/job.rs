@@ -20,15 +20,24 @@ pub struct Request {
     pub stop: Vec<String>,
     /// The request named its lane: the answer begins and ends there.
     pub pinned: bool,
+    pub measure: Option<Measure>,
     /// When the front end handed the request over.
     pub submitted: Instant,
     pub events: UnboundedSender<GenerationEvent>,
+}
+
+/// What is different for a request that is measured: nothing is reused, and the model's end token ends nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Measure {
+    /// The prompt is one forward pass, whatever the lane's chunk is.
+    pub one_pass: bool,
 }
 
 pub struct Job {
     pub prompt: Vec<u32>,
     pub max_tokens: usize,
     pub pinned: bool,
+    pub measure: Option<Measure>,
     pub submitted: Instant,
     pub events: UnboundedSender<GenerationEvent>,
     pub sampler: Sampler,
@@ -41,7 +50,7 @@ pub struct Job {
 
 impl Job {
     pub fn new(request: Request) -> Self {
-        let Request { prompt, sampling, max_tokens, stop, pinned, submitted, events } = request;
+        let Request { prompt, sampling, max_tokens, stop, pinned, measure, submitted, events } = request;
         Self {
             sampler: Sampler::new(sampling, &prompt),
             usage: Usage { prompt_tokens: prompt.len(), ..Usage::default() },
@@ -52,6 +61,7 @@ impl Job {
             prompt,
             max_tokens,
             pinned,
+            measure,
             submitted,
             events,
         }

@@ -19,7 +19,7 @@ mod request;
 mod route;
 mod sampler;
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;
 mod text;
 mod worker;
 
@@ -42,10 +42,10 @@ pub use lane::{
 };
 pub use lanes::RatesListener;
 pub use prompt::PromptError;
-pub use request::{AnswerSettings, ChatMessage, ChatRequest, Role, Sampling};
+pub use request::{AnswerSettings, ChatMessage, ChatRequest, MeasureRequest, MeasuredPrompt, Role, Sampling};
 pub use route::{EXPECTED_ANSWER, Policy, Rejection, RouteError, RoutingDecision, Rule};
 
-use dispatch::Submission;
+use dispatch::{Asked, Submission};
 use lanes::Lanes;
 use worker::Worker;
 
@@ -186,6 +186,20 @@ impl Engine {
 
     /// Queues the request and returns at once. The last event is `Finished`, also when the request is refused.
     pub fn submit(&self, request: ChatRequest) -> GenerationStream {
+        self.ask(Asked::Chat(request))
+    }
+
+    /// Queues work to be measured, and goes on as `submit` does. Submission is what its TTFT counts from.
+    pub fn measure(&self, request: MeasureRequest) -> GenerationStream {
+        self.ask(Asked::Measure(request))
+    }
+
+    /// The conversation as a prompt's tokens, ending where the answer begins.
+    pub fn tokenize(&self, messages: &[ChatMessage]) -> Result<Vec<u32>, EngineError> {
+        Ok(prompt::tokenize(&self.inner.folder, messages)?)
+    }
+
+    fn ask(&self, request: Asked) -> GenerationStream {
         let (events, stream) = unbounded_channel();
         if let Some(submissions) = &self.inner.submissions {
             // The dispatcher's thread ends after the engine only.

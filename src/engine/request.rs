@@ -82,6 +82,25 @@ pub struct ChatRequest {
     pub lane: Option<LaneId>,
 }
 
+/// Work to be measured: on one lane, greedily, into an empty cache, and for exactly so many tokens. The model's end of an
+/// answer does not end it, nothing is left out of the prompt, and no other lane goes on with it. All else is as for a
+/// [`ChatRequest`], so what is measured is what a chat gets.
+#[derive(Debug, Clone, PartialEq)]
+pub struct MeasureRequest {
+    pub prompt: MeasuredPrompt,
+    /// Tokens to generate, at least one.
+    pub tokens: usize,
+    pub lane: LaneId,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub enum MeasuredPrompt {
+    /// Goes through template and tokenizer, and into the lane chunk by chunk.
+    Conversation(Vec<ChatMessage>),
+    /// Goes to the lane's decoder in one call.
+    Pass(Vec<u32>),
+}
+
 /// How a session's answers are asked for, whatever its conversation is.
 #[derive(Debug, Clone, PartialEq)]
 pub struct AnswerSettings {

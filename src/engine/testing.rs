@@ -63,6 +63,7 @@ pub fn job_with(
         max_tokens,
         stop: stop.iter().map(|stop| stop.to_string()).collect(),
         pinned,
+        measure: None,
         submitted: Instant::now(),
         events,
     });

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use super::statistics::nearest_rank;
+
 /// Percentiles are by nearest rank: the smallest measured value that at least p percent of the values do not exceed, so
 /// each is a latency that really happened. The standard deviation is of the population (divides by n), as `winml perf`
 /// reports it.
@@ -45,8 +47,7 @@ pub fn tokens_per_second(latencies: &[Duration]) -> Option<f64> {
 
 /// By nearest rank; `sorted` must be ascending and not empty.
 fn percentile(sorted: &[Duration], percent: usize) -> Duration {
-    let rank = (sorted.len() * percent).div_ceil(100).max(1);
-    sorted[rank - 1]
+    sorted[nearest_rank(sorted.len(), percent) - 1]
 }
 
 #[cfg(test)]

@@ -6,6 +6,9 @@ pub mod device;
 pub mod drivers;
 pub mod latency;
 pub mod machine;
+pub mod statistics;
+pub mod surroundings;
+pub mod watch;
 
 /// A value that was measured, or the reason why it cannot be read here.
 #[derive(Debug, Clone, PartialEq)]

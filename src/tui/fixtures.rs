@@ -101,6 +101,7 @@ impl Desk {
             usage: Usage { prompt_tokens: 1000, completion_tokens: latencies.len() + 1, reused_tokens: 100 },
             timings: Timings {
                 ttft: Some(ms(2000)),
+                model_ttft: Some(ms(1900)),
                 prefill: ms(1800),
                 prefill_tokens: 900,
                 token_latencies: latencies,

@@ -2,8 +2,11 @@
 //! into `target/tmp`, where later runs find them.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+mod bench;
 #[cfg(unix)]
 mod chat;
+#[path = "../support/json_schema.rs"]
+mod json_schema;
 mod lanes;
 mod numerics;
 #[cfg(unix)]

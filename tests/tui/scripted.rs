@@ -178,7 +178,7 @@ struct Script {
     sender: UnboundedSender<GenerationEvent>,
 }
 
-type Played = Result<(), tokio::sync::mpsc::error::SendError<GenerationEvent>>;
+type Played = Result<(), Box<tokio::sync::mpsc::error::SendError<GenerationEvent>>>;
 
 impl Script {
     fn play(&self, decision: RoutingDecision) -> Played {
@@ -228,8 +228,15 @@ impl Script {
         self.sender.send(GenerationEvent::Finished(Finished {
             reason,
             usage: Usage { prompt_tokens: total, completion_tokens: pieces.len(), reused_tokens: reused },
-            timings: Timings { ttft, prefill, prefill_tokens: total - reused, token_latencies: latencies },
-        }))
+            timings: Timings {
+                ttft,
+                model_ttft: ttft,
+                prefill,
+                prefill_tokens: total - reused,
+                token_latencies: latencies,
+            },
+        }))?;
+        Ok(())
     }
 
     fn prefill(&self, total: usize, reused: usize) -> Played {
