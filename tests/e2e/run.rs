@@ -65,7 +65,8 @@ fn the_json_says_what_each_lane_is() {
     assert_eq!((&npu["context_limit"], &npu["placement"]), (&Value::Null, &serde_json::json!([])));
     assert_eq!((&cpu["lane"], &cpu["state"], &cpu["reason"]), (&"cpu".into(), &"ready".into(), &Value::Null));
     assert_eq!((&cpu["context_limit"], &cpu["threads"]), (&8192.into(), &1.into()));
-    let placement = serde_json::json!([{"graph": "model", "nodes": {"CPUExecutionProvider": 311}}]);
+    let placement =
+        serde_json::json!([{"graph": "model", "nodes": {"CPUExecutionProvider": 311}, "compiled_nodes": null}]);
     assert_eq!(cpu["placement"], placement);
 }
 

@@ -12,6 +12,8 @@ mod two_layers;
 #[path = "../support/bundle.rs"]
 #[allow(dead_code, reason = "the lane's tests on the CPU use all of it")]
 mod bundle;
+#[path = "../support/json_schema.rs"]
+mod json_schema;
 #[path = "../support/pty.rs"]
 #[allow(dead_code, reason = "the tests of the screen alone use more of it")]
 mod pty;
@@ -21,6 +23,7 @@ mod tiny_llama;
 
 mod agreement;
 mod answers;
+mod bench;
 mod build;
 mod chat;
 mod compile;
