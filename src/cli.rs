@@ -177,7 +177,7 @@ pub struct InspectArgs {
 
 #[derive(Debug, Args)]
 pub struct BuildArgs {
-    /// A GGUF file of a llama or qwen2 model, in F32, F16, BF16, Q8_0, Q4_0 to Q5_1 or Q4_K to Q6_K.
+    /// A GGUF file of a llama, qwen2 or qwen3 model, in F32, F16, BF16, Q8_0, Q4_0 to Q5_1 or Q4_K to Q6_K.
     #[arg(value_name = "SOURCE")]
     pub source: PathBuf,
     /// The folder to write; it must not exist, or be empty.

@@ -231,7 +231,7 @@ fn a_key_that_is_not_right_is_quoted() {
     expect([
         (
             key("general.architecture", text("mamba")),
-            "key \"general.architecture\" is \"mamba\", expected one of those that can be built: llama, qwen2",
+            "key \"general.architecture\" is \"mamba\", expected one of those that can be built: llama, qwen2, qwen3",
         ),
         (
             changed(part),

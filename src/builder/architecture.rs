@@ -33,6 +33,8 @@ pub struct Projection {
     /// llama.cpp's converter stores the rows of each head so that rotary embedding turns neighbours (0, 1), (2, 3), …;
     /// the attention operator turns halves (0, d/2), (1, d/2 + 1), …, as the checkpoint was trained.
     pub interleaved: bool,
+    /// The weight of an RMS norm over each head, before the rotation, as `blk.N.<name>`.
+    pub norm: Option<&'static str>,
 }
 
 /// Whose heads a projection makes.
@@ -42,15 +44,19 @@ pub enum Heads {
     KeyValue,
 }
 
+const fn projection(tensor: &'static str, heads: Heads, interleaved: bool) -> Projection {
+    Projection { tensor, heads, interleaved, norm: None }
+}
+
 /// Every architecture that can be built.
 pub static ARCHITECTURES: &[Architecture] = &[
     Architecture {
         name: "llama",
         genai_type: "llama",
         query_key_value: [
-            Projection { tensor: "attn_q", heads: Heads::Query, interleaved: true },
-            Projection { tensor: "attn_k", heads: Heads::KeyValue, interleaved: true },
-            Projection { tensor: "attn_v", heads: Heads::KeyValue, interleaved: false },
+            projection("attn_q", Heads::Query, true),
+            projection("attn_k", Heads::KeyValue, true),
+            projection("attn_v", Heads::KeyValue, false),
         ],
         gate_up: ["ffn_gate", "ffn_up"],
         biases: true,
@@ -60,12 +66,24 @@ pub static ARCHITECTURES: &[Architecture] = &[
         name: "qwen2",
         genai_type: "qwen2",
         query_key_value: [
-            Projection { tensor: "attn_q", heads: Heads::Query, interleaved: false },
-            Projection { tensor: "attn_k", heads: Heads::KeyValue, interleaved: false },
-            Projection { tensor: "attn_v", heads: Heads::KeyValue, interleaved: false },
+            projection("attn_q", Heads::Query, false),
+            projection("attn_k", Heads::KeyValue, false),
+            projection("attn_v", Heads::KeyValue, false),
         ],
         gate_up: ["ffn_gate", "ffn_up"],
         biases: true,
+        ignored: &[".rotary_emb.inv_freq"],
+    },
+    Architecture {
+        name: "qwen3",
+        genai_type: "qwen3",
+        query_key_value: [
+            Projection { norm: Some("attn_q_norm"), ..projection("attn_q", Heads::Query, false) },
+            Projection { norm: Some("attn_k_norm"), ..projection("attn_k", Heads::KeyValue, false) },
+            projection("attn_v", Heads::KeyValue, false),
+        ],
+        gate_up: ["ffn_gate", "ffn_up"],
+        biases: false,
         ignored: &[".rotary_emb.inv_freq"],
     },
 ];
@@ -274,7 +292,12 @@ impl Architecture {
     fn layer_parts(&self) -> impl Iterator<Item = &'static str> {
         let projections = self.query_key_value.iter().map(|projection| projection.tensor);
         let others = ["attn_norm", "attn_output", "ffn_norm", "ffn_down"];
-        projections.chain(self.gate_up).chain(others)
+        projections.chain(self.head_norms()).chain(self.gate_up).chain(others)
+    }
+
+    /// The norms of single heads, as `blk.N.<name>`.
+    pub fn head_norms(&self) -> impl Iterator<Item = &'static str> {
+        self.query_key_value.iter().filter_map(|projection| projection.norm)
     }
 
     /// Whether a tensor of this name finds its place in a model with so many layers, or carries nothing.

@@ -76,6 +76,12 @@ impl Built {
         self.bytes(name).as_chunks::<4>().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect()
     }
 
+    /// Of an initializer inside the model file.
+    fn integers(&self, name: &str) -> Vec<i64> {
+        let bytes = self.initializer(name).raw_data.as_ref().unwrap();
+        bytes.as_chunks::<8>().0.iter().map(|bytes| i64::from_le_bytes(*bytes)).collect()
+    }
+
     fn node(&self, output: &str) -> &NodeProto {
         self.graph().node.iter().find(|node| node.output.iter().any(|name| name == output)).unwrap()
     }
