@@ -11,7 +11,7 @@
 //!
 //! Operators are ONNX Runtime's (`docs/ContribOperators.md` there). How a matrix is stored is `weights`' business.
 
-use super::architecture::{Architecture, Dimensions, EMBEDDING, OUTPUT, OUTPUT_NORM, Projection, find_tensor};
+use super::architecture::{Architecture, Dimensions, EMBEDDING, OUTPUT, OUTPUT_NORM, find_tensor};
 use super::blockwise::{self, Accuracy};
 use super::error::ModelError;
 use super::gguf::{Gguf, Tensor};
@@ -135,7 +135,7 @@ impl<'g, 'a> Decoder<'g, 'a, '_> {
         for projection in &self.architecture.query_key_value {
             let rows = self.dimensions.head_count(projection.heads) * head_size;
             let name = format!("blk.{layer}.{}.weight", projection.tensor);
-            parts.push(self.matrix(&name, hidden, rows, projection.interleaved.then_some(head_size))?);
+            parts.push(self.matrix(&name, hidden, rows, projection.interleaved_head(self.gguf, head_size))?);
         }
         let bias = self.query_key_value_bias(layer)?;
         let name = format!("layers.{layer}.qkv");
@@ -336,10 +336,11 @@ impl<'g, 'a> Decoder<'g, 'a, '_> {
     fn query_key_value_bias(&mut self, layer: usize) -> Result<Option<Vec<f32>>> {
         let mut joined = Vec::new();
         let mut any = false;
-        for Projection { tensor, heads, interleaved, .. } in &self.architecture.query_key_value {
+        for projection in &self.architecture.query_key_value {
             let head_size = self.dimensions.head_size;
-            let length = self.dimensions.head_count(*heads) * head_size;
-            let bias = self.bias(&format!("blk.{layer}.{tensor}.bias"), length, interleaved.then_some(head_size))?;
+            let length = self.dimensions.head_count(projection.heads) * head_size;
+            let name = format!("blk.{layer}.{}.bias", projection.tensor);
+            let bias = self.bias(&name, length, projection.interleaved_head(self.gguf, head_size))?;
             any |= bias.is_some();
             joined.extend(bias.unwrap_or_else(|| vec![0.0; length]));
         }

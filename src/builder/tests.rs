@@ -313,7 +313,7 @@ fn a_folder_that_holds_something_is_left_alone() {
     let missing = build(&home.path().join("no.gguf"), &home.path().join("x"), &BuildOptions::default(), &mut |_| {});
     assert!(missing.unwrap_err().to_string().starts_with("cannot read "));
     let folder = build(home.path(), &home.path().join("x"), &BuildOptions::default(), &mut |_| {});
-    assert!(folder.unwrap_err().to_string().contains("it is a folder, expected a GGUF file"));
+    assert!(folder.unwrap_err().to_string().contains("is a folder without config.json; give a GGUF file"));
     assert!(!home.path().join("x").exists());
 }
 

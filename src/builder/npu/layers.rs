@@ -157,7 +157,7 @@ impl Decoder<'_, '_> {
         let Dimensions { hidden, head_size, .. } = *self.dimensions;
         let (tokens, heads) = (self.graph.tokens, self.dimensions.head_count(projection.heads));
         let mut weight = Weight::matrix(format!("blk.{layer}.{}", projection.tensor), hidden, heads * head_size);
-        weight.interleaved_head = projection.interleaved.then_some(head_size);
+        weight.interleaved_head = projection.interleaved_head(self.gguf, head_size);
         let factor = match projection.heads {
             Heads::Query => (1.0 / (head_size as f64).sqrt()) as f32,
             Heads::KeyValue => 1.0,
