@@ -76,7 +76,7 @@ fn lane(lane: &LaneStatus) -> Value {
             let nodes = &placement.nodes_by_provider;
             nodes.iter().map(|(provider, nodes)| (provider.clone(), (*nodes).into())).collect::<Map<String, Value>>()
         });
-        json!({"graph": graph.name(), "nodes": nodes})
+        json!({"graph": graph.name(), "nodes": nodes, "compiled_nodes": graph.compiled_nodes})
     });
     json!({
         "lane": lane.id.name(),

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::fetch::AfterFetch;
 use super::session;
 use crate::cli::ChatArgs;
+use crate::decoder::lane_processes;
 use crate::telemetry::device::DeviceSampler;
 use crate::tui::{self, Backend, TuiOptions};
 
@@ -18,7 +19,7 @@ pub fn run(args: &ChatArgs) -> anyhow::Result<ExitCode> {
         answers: prepared.answers.clone(),
         theme: prepared.settings.theme.clone(),
         log_file: prepared.paths.log_file(),
-        sample: Some(Box::new(move || sampler.sample())),
+        sample: Some(Box::new(move || sampler.sample(&lane_processes()))),
         load: Box::new(move || {
             let engine = prepared.load(None).map_err(|error| format!("{error:#}"))?;
             Ok(Arc::new(engine) as Arc<dyn Backend>)

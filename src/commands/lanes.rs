@@ -21,7 +21,9 @@ use crate::cli::ChatArgs;
 use crate::config::Settings;
 use crate::decoder::{ChildDecoder, ChildOptions, Deadlines, LaneProvider, LaneRequest};
 use crate::engine::{LaneId, LaneOpener, LaneSource, LaneSpec, MeasuredRates, OpenLane, cpu_lane};
-use crate::model::{ModelFolder, NPU_FILE, NpuBundle, NpuOptions, NpuTarget, ProviderOptions};
+use crate::model::{
+    CONFIG_FILE, ModelConfig, ModelFolder, NPU_FILE, NpuBundle, NpuOptions, NpuTarget, ProviderOptions, read_config,
+};
 use crate::onnx_runtime::{CPU_PROVIDER, LogSink, OnnxRuntime, QNN_PROVIDER, QnnPlugin};
 use crate::paths::Paths;
 use crate::provision;
@@ -56,9 +58,10 @@ pub struct LaneParts<'a> {
     pub log: LogSink,
 }
 
-/// Whether a model folder is one for the NPU.
-pub fn is_bundle(folder: &Path) -> bool {
+/// Whether a model folder is one for the NPU: ortalk's own, or a pipeline as WinML CLI, Olive and Foundry Local make them.
+pub fn is_for_npu(folder: &Path) -> bool {
     folder.join(NPU_FILE).is_file()
+        || read_config(folder).is_ok_and(|config| !config.model.decoder.pipeline.0.is_empty())
 }
 
 /// Finds what the NPU lane needs, and fetches it where `--emulate-npu` asks for that. `model` is the model folder that is
@@ -76,15 +79,15 @@ pub fn npu_parts(
         (None, None) => None,
     };
     if let Some((folder, by)) = &named
-        && !is_bundle(folder)
+        && !is_for_npu(folder)
     {
         bail!(
-            "{by} names '{}', which is no model folder for the NPU: it has no {NPU_FILE}; `ortalk build --target npu` \
-             makes one",
+            "{by} names '{}', which is no model folder for the NPU: it has neither {NPU_FILE} nor a decoder.pipeline in \
+             its {CONFIG_FILE}; `ortalk build --target npu` makes one",
             folder.display()
         );
     }
-    let named = named.map(|(folder, _)| folder.clone()).or_else(|| is_bundle(model).then(|| model.to_path_buf()));
+    let named = named.map(|(folder, _)| folder.clone()).or_else(|| is_for_npu(model).then(|| model.to_path_buf()));
     let plugin = if args.emulate_npu {
         Some(session::qnn_plugin(settings, paths, display)?.plugin)
     } else {
@@ -164,7 +167,7 @@ fn executable() -> anyhow::Result<PathBuf> {
 /// The lanes, in the order in which the router prefers them. With `only`, no other one is opened.
 pub fn lanes(parts: LaneParts<'_>, only: Option<LaneId>) -> anyhow::Result<Vec<LaneSpec>> {
     let npu = npu_lane(&parts)?;
-    let cpu = if is_bundle(&parts.model.path) {
+    let cpu = if is_for_npu(&parts.model.path) {
         absent(LaneId::Cpu, CPU_PROVIDER, None, "this model folder is for the NPU alone".to_string())
     } else {
         cpu_lane(parts.runtime, parts.model.clone(), parts.threads, None)
@@ -196,14 +199,16 @@ fn npu_lane(parts: &LaneParts<'_>) -> anyhow::Result<LaneSpec> {
             "no model built for the NPU: `ortalk build --target npu` makes one for --npu-model".to_string(),
         );
     };
-    let bundle = NpuBundle::read(folder)?;
-    check_same_model(parts.model, folder, &bundle)?;
+    let config = read_config(folder)?;
+    check_same_model(parts.model, folder, &config.model)?;
+    // Pipelines do not say which chip they are for; the settings may.
+    let target = if folder.join(NPU_FILE).is_file() { Some(NpuBundle::read(folder)?.target) } else { None };
     let request = LaneRequest {
         folder: folder.clone(),
         library: parts.library.to_path_buf(),
         provider: LaneProvider::Qnn {
             plugin: plugin.clone(),
-            options: NpuOptions { target: Some(bundle.target.clone()), provider: npu.options.clone() },
+            options: NpuOptions { target, provider: npu.options.clone() },
         },
         threads: parts.threads,
     };
@@ -212,7 +217,7 @@ fn npu_lane(parts: &LaneParts<'_>) -> anyhow::Result<LaneSpec> {
         execution_provider: QNN_PROVIDER.to_string(),
         emulated: device.is_none(),
         device,
-        context_limit: bundle.context,
+        context_limit: config.model.context_length,
         threads: None,
         measured: MeasuredRates::default(),
         source: LaneSource::Open(opener(request, npu.emulation, parts.log.clone())?),
@@ -253,13 +258,13 @@ fn absent(id: LaneId, provider: &str, device: Option<String>, reason: String) ->
 }
 
 /// An answer that moves between lanes must stay with the same model.
-fn check_same_model(model: &ModelFolder, folder: &Path, bundle: &NpuBundle) -> anyhow::Result<()> {
-    let (config, decoder) = (&model.config.model, &model.config.model.decoder);
+fn check_same_model(model: &ModelFolder, folder: &Path, npu: &ModelConfig) -> anyhow::Result<()> {
+    let cpu = &model.config.model;
     for (what, npu, cpu) in [
-        ("vocabulary", bundle.vocabulary, config.vocab_size),
-        ("number of layers", bundle.layers, decoder.num_hidden_layers),
-        ("number of key-value heads", bundle.kv_heads, decoder.num_key_value_heads),
-        ("head size", bundle.head_size, decoder.head_size),
+        ("vocabulary", npu.vocab_size, cpu.vocab_size),
+        ("number of layers", npu.decoder.num_hidden_layers, cpu.decoder.num_hidden_layers),
+        ("number of key-value heads", npu.decoder.num_key_value_heads, cpu.decoder.num_key_value_heads),
+        ("head size", npu.decoder.head_size, cpu.decoder.head_size),
     ] {
         if npu != cpu {
             bail!(

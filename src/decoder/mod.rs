@@ -15,7 +15,9 @@ use serde::{Deserialize, Serialize};
 use crate::model::{CONFIG_FILE, ModelError, NPU_FILE};
 use crate::onnx_runtime::{Placement, RuntimeError};
 
-pub use child::{ChildDecoder, ChildOptions, Deadlines, LaneProvider, LaneReady, LaneRequest, ServeError, serve_lane};
+pub use child::{
+    ChildDecoder, ChildOptions, Deadlines, LaneProvider, LaneReady, LaneRequest, ServeError, lane_processes, serve_lane,
+};
 pub use ends::LanguageHead;
 pub use limits::Limits;
 pub use pipeline::PipelineDecoder;
@@ -55,9 +57,21 @@ pub struct GraphPlacement {
     /// The graph's file.
     pub graph: String,
     pub placement: Option<Placement>,
+    /// For a graph that was compiled beforehand, and is one node now: how many it was made of.
+    pub compiled_nodes: Option<usize>,
 }
 
 impl GraphPlacement {
+    /// Nodes on this execution provider, and all nodes; of a compiled graph those that it was made of.
+    pub fn nodes(&self, provider: &str) -> Option<(usize, usize)> {
+        let placement = self.placement.as_ref()?;
+        let (on, total) = (placement.nodes_on(provider), placement.total());
+        Some(match self.compiled_nodes {
+            Some(nodes) if on == total => (nodes, nodes),
+            _ => (on, total),
+        })
+    }
+
     /// The graph's file without its ending: "prefill".
     pub fn name(&self) -> &str {
         self.graph.strip_suffix(".onnx").unwrap_or(&self.graph)

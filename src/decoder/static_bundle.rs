@@ -107,8 +107,13 @@ impl StaticDecoder {
 
     /// Where ONNX Runtime put the nodes of the prefill and the decode graph.
     pub fn placement(&self) -> Vec<GraphPlacement> {
-        [&self.prefill, &self.decode]
-            .map(|graph| GraphPlacement { graph: graph.name().to_owned(), placement: graph.placement() })
+        let compiled = self.bundle.compiled_nodes;
+        [(&self.prefill, compiled.map(|nodes| nodes.prefill)), (&self.decode, compiled.map(|nodes| nodes.decode))]
+            .map(|(graph, compiled_nodes)| GraphPlacement {
+                graph: graph.name().to_owned(),
+                placement: graph.placement(),
+                compiled_nodes,
+            })
             .into()
     }
 

@@ -15,7 +15,7 @@ pub fn cpu_lane(runtime: OnnxRuntime, folder: Arc<ModelFolder>, threads: usize, 
         let options = DecoderOptions { session: CpuSessionOptions { threads, spinning: false }, context };
         let decoder = SharedBufferDecoder::new(&runtime, &folder, options).map_err(|error| error.to_string())?;
         let graph = folder.config.model.decoder.filename.clone().unwrap_or_else(|| "model.onnx".to_string());
-        let placement = vec![GraphPlacement { graph, placement: decoder.placement() }];
+        let placement = vec![GraphPlacement { graph, placement: decoder.placement(), compiled_nodes: None }];
         Ok(OpenLane { decoder: Box::new(decoder), placement, device: None, emulated: false })
     };
     LaneSpec {

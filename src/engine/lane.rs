@@ -100,13 +100,10 @@ impl LaneStatus {
     /// Of the graphs that run on this lane's execution provider: nodes on it, and all nodes. `None` where ONNX Runtime did
     /// not report them.
     pub fn nodes(&self) -> Option<(usize, usize)> {
-        let own = |placement: &&Placement| placement.nodes_on(&self.execution_provider) > 0;
-        let graphs = || self.placement.iter().filter_map(|graph| graph.placement.as_ref());
-        let all = graphs().next()?;
-        let counted: Vec<&Placement> =
-            if graphs().any(|p| own(&p)) { graphs().filter(own).collect() } else { vec![all] };
-        let on = counted.iter().map(|placement| placement.nodes_on(&self.execution_provider)).sum();
-        Some((on, counted.iter().map(|placement| placement.total()).sum()))
+        let graphs = || self.placement.iter().filter_map(|graph| graph.nodes(&self.execution_provider));
+        let own = |(on, _): &(usize, usize)| *on > 0;
+        let sum = |(a, b): (usize, usize), (c, d): (usize, usize)| (a + c, b + d);
+        graphs().filter(own).reduce(sum).or_else(|| graphs().next())
     }
 
     /// The execution providers of its graphs that run elsewhere as a whole, as a model's embeddings do on an NPU lane; one

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 pub use chips::UnknownChip;
 pub use config::{DecoderConfig, GenaiConfig, ModelConfig, SearchConfig};
 pub use npu_bundle::{
-    BundleFiles, IntegerType, NPU_FILE, NPU_FORMAT, NpuBundle, NpuTarget, Precision, Quantization, Sink,
+    BundleFiles, CompiledNodes, IntegerType, NPU_FILE, NPU_FORMAT, NpuBundle, NpuTarget, Precision, Quantization, Sink,
     TensorQuantization,
 };
 pub use npu_options::{NpuOptionError, NpuOptions, ProviderOptions};

@@ -55,6 +55,9 @@ pub struct NpuBundle {
     /// What is added to the score of a column that is not seen.
     pub masked: f32,
     pub files: BundleFiles,
+    /// Where the NPU's graphs are compiled: how many nodes they had before, all of which the compiler took.
+    #[serde(default)]
+    pub compiled_nodes: Option<CompiledNodes>,
     pub sink: Option<Sink>,
     pub quantization: Option<Quantization>,
 }
@@ -89,6 +92,13 @@ pub struct BundleFiles {
     pub prefill: String,
     pub decode: String,
     pub lm_head: String,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CompiledNodes {
+    pub prefill: usize,
+    pub decode: usize,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -257,6 +267,7 @@ mod tests {
                 decode: "decode.onnx".into(),
                 lm_head: "lm_head.onnx".into(),
             },
+            compiled_nodes: Some(CompiledNodes { prefill: 300, decode: 290 }),
             sink: Some(Sink { token: 1, file: "sink.bin".into() }),
             quantization: Some(Quantization {
                 hidden_states: code,

@@ -5,6 +5,7 @@
 
 pub mod power;
 
+use std::collections::HashMap;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -28,9 +29,9 @@ pub struct DeviceSample {
     /// In bytes.
     pub memory_used: Reading<u64>,
     pub memory_total: Reading<u64>,
-    /// Resident memory of this process, in bytes.
+    /// Resident memory of this process and those that work for it, in bytes.
     pub process_memory: Reading<u64>,
-    /// Load of this process, in percent of one core (so 200 is two cores).
+    /// Load of the same, in percent of one core (so 200 is two cores).
     pub process_cpu_percent: Reading<f32>,
     pub power: Reading<Power>,
 }
@@ -50,8 +51,8 @@ pub struct DeviceSampler {
     power: PowerProbe,
     /// When loads were first looked at: a load is a difference.
     start: Instant,
-    /// When this process's time was last looked at, and its CPU milliseconds then.
-    process: Option<(Instant, u64)>,
+    /// When this process and those that work for it were last looked at, and the CPU milliseconds of each then.
+    processes: Option<(Instant, HashMap<Pid, u64>)>,
     slow: Option<(Instant, Reading<u64>, Reading<f32>)>,
 }
 
@@ -74,18 +75,19 @@ impl DeviceSampler {
             temperatures: cpu_temperatures(),
             power: PowerProbe::new(Path::new("/sys"), now),
             start: now,
-            process: None,
+            processes: None,
             slow: None,
         };
-        sampler.process_readings(now);
+        sampler.process_readings(now, &[]);
         sampler
     }
 
-    /// One look. Loads and power are means since the look before.
-    pub fn sample(&mut self) -> DeviceSample {
+    /// One look. Loads and power are means since the look before. `helpers` are the numbers of the processes that work for
+    /// this one.
+    pub fn sample(&mut self, helpers: &[u32]) -> DeviceSample {
         let now = Instant::now();
         let (cpu_mhz, cpu_celsius) = self.slow_readings(now);
-        let (process_memory, process_cpu_percent) = self.process_readings(now);
+        let (process_memory, process_cpu_percent) = self.process_readings(now, helpers);
         let (memory_used, memory_total) = self.memory();
         DeviceSample {
             cpu_percent: self.cpu_percent(now),
@@ -123,33 +125,37 @@ impl DeviceSampler {
         }
     }
 
-    fn process_readings(&mut self, now: Instant) -> (Reading<u64>, Reading<f32>) {
+    fn process_readings(&mut self, now: Instant, helpers: &[u32]) -> (Reading<u64>, Reading<f32>) {
         let unavailable = |reason: &str| (Reading::Unavailable(reason.into()), Reading::Unavailable(reason.into()));
         let system = match &mut self.system {
             Ok(system) => system,
             Err(reason) => return unavailable(reason),
         };
-        let pids = self.pid.as_slice();
+        let pids: Vec<Pid> = self.pid.into_iter().chain(helpers.iter().map(|pid| Pid::from_u32(*pid))).collect();
         let wanted = ProcessRefreshKind::nothing().with_memory().with_cpu().without_tasks();
-        system.refresh_processes_specifics(ProcessesToUpdate::Some(pids), false, wanted);
-        let Some(process) = self.pid.and_then(|pid| system.process(pid)) else {
+        // Processes that have ended are forgotten: their numbers may come again.
+        system.refresh_processes_specifics(ProcessesToUpdate::Some(&pids), true, wanted);
+        if self.pid.and_then(|pid| system.process(pid)).is_none() {
             return unavailable("the system does not tell about this process");
-        };
-        let used = process.accumulated_cpu_time();
-        let before = self.process.replace((now, used));
-        let load = match before {
-            // Process times come in steps of 10 ms: over less than this they say nothing.
-            Some((then, _)) if now.duration_since(then) < Duration::from_millis(100) => {
-                self.process = before;
-                Reading::Unavailable(MEASURING.into())
-            }
+        }
+        let found = || pids.iter().filter_map(|pid| Some((*pid, system.process(*pid)?)));
+        let memory = found().map(|(_, process)| process.memory()).sum();
+        let used: HashMap<Pid, u64> = found().map(|(pid, process)| (pid, process.accumulated_cpu_time())).collect();
+        // Process times come in steps of 10 ms: over less than this they say nothing.
+        let is_soon = |then: Instant| now.duration_since(then) < Duration::from_millis(100);
+        if self.processes.as_ref().is_some_and(|(then, _)| is_soon(*then)) {
+            return (known(memory), Reading::Unavailable(MEASURING.into()));
+        }
+        let load = match self.processes.replace((now, used.clone())) {
             Some((then, used_then)) => {
                 let milliseconds = now.duration_since(then).as_secs_f64() * 1e3;
-                Reading::Measured((used.saturating_sub(used_then) as f64 / milliseconds * 100.0) as f32)
+                // One that came since counts from its start.
+                let since = |(pid, used): (&Pid, &u64)| used.saturating_sub(used_then.get(pid).copied().unwrap_or(0));
+                Reading::Measured((used.iter().map(since).sum::<u64>() as f64 / milliseconds * 100.0) as f32)
             }
             None => Reading::Unavailable(MEASURING.into()),
         };
-        (known(process.memory()), load)
+        (known(memory), load)
     }
 
     fn slow_readings(&mut self, now: Instant) -> (Reading<u64>, Reading<f32>) {
@@ -220,11 +226,11 @@ mod tests {
     #[test]
     fn the_first_look_measures_no_load_and_the_second_does() {
         let mut sampler = DeviceSampler::new();
-        let first = sampler.sample();
+        let first = sampler.sample(&[]);
         let measuring = Reading::Unavailable(MEASURING.to_owned());
         assert_eq!((first.cpu_percent, first.process_cpu_percent), (measuring.clone(), measuring));
         std::thread::sleep(MINIMUM_CPU_UPDATE_INTERVAL + Duration::from_millis(50));
-        let second = sampler.sample();
+        let second = sampler.sample(&[]);
         let load = second.cpu_percent.measured().copied();
         assert!(load.is_some_and(|percent| (0.0..=100.0).contains(&percent)), "{load:?}");
         assert!(second.process_cpu_percent.measured().is_some(), "{:?}", second.process_cpu_percent);
@@ -232,7 +238,7 @@ mod tests {
 
     #[test]
     fn memory_is_plausible() {
-        let sample = DeviceSampler::new().sample();
+        let sample = DeviceSampler::new().sample(&[]);
         let read = |reading: &Reading<u64>| *reading.measured().unwrap();
         let (used, total) = (read(&sample.memory_used), read(&sample.memory_total));
         assert!(used < total && read(&sample.process_memory) < total, "{sample:?}");
@@ -249,10 +255,25 @@ mod tests {
         while start.elapsed() < Duration::from_millis(600) {
             count = std::hint::black_box(count + 1);
         }
-        let sample = sampler.sample();
+        let sample = sampler.sample(&[]);
         let cores = std::thread::available_parallelism().unwrap().get() as f32;
         let load = *sample.process_cpu_percent.measured().unwrap();
         assert!((10.0..=cores * 105.0).contains(&load), "{load}");
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_process_that_works_for_this_one_counts() {
+        let mut busy = std::process::Command::new("sh").args(["-c", "while :; do :; done"]).spawn().unwrap();
+        let mut sampler = DeviceSampler::new();
+        std::thread::sleep(Duration::from_millis(600));
+        let sample = sampler.sample(&[busy.id()]);
+        busy.kill().unwrap();
+        busy.wait().unwrap();
+        let load = *sample.process_cpu_percent.measured().unwrap();
+        assert!(load > 5.0, "{load}");
+        // What has ended is left out, and no reason to know nothing.
+        assert!(sampler.sample(&[busy.id()]).process_memory.measured().is_some());
     }
 
     #[test]
@@ -285,7 +306,7 @@ mod tests {
         for _ in 0..20 {
             // Also what is looked at only now and then.
             sampler.slow = None;
-            sampler.sample();
+            sampler.sample(&[]);
         }
         let each = (on_cpu() - start) / 20;
         println!("{each:?} for a sample");

@@ -129,6 +129,7 @@ pub fn snapshot() -> EngineSnapshot {
     let graph = |name: &str, provider: &str, nodes| GraphPlacement {
         graph: format!("{name}.onnx"),
         placement: Some(Placement { nodes_by_provider: vec![(provider.into(), nodes)] }),
+        compiled_nodes: None,
     };
     let (cpu, npu) = ("CPUExecutionProvider", "QNNExecutionProvider");
     let lane = |id, provider: &str, context_limit, placement| LaneStatus {

@@ -14,10 +14,13 @@ pub fn duration(duration: Duration) -> String {
     }
 }
 
-/// Milliseconds without the unit, for a row that names it once.
+/// Milliseconds without the unit, for a row that names it once; seconds, with theirs, where those would take five digits.
 pub fn milliseconds(duration: Duration) -> String {
-    let ms = duration.as_secs_f64() * 1e3;
-    if ms < 99.95 { format!("{ms:.1}") } else { format!("{ms:.0}") }
+    match duration.as_secs_f64() * 1e3 {
+        ms if ms < 99.95 => format!("{ms:.1}"),
+        ms if ms < 9999.5 => format!("{ms:.0}"),
+        ms => format!("{:.0}s", ms / 1e3),
+    }
 }
 
 /// A rate without its unit: `8.42`, `21.4`, `128.4`, `1204`.
@@ -61,6 +64,8 @@ mod tests {
         let us = |us| duration(Duration::from_micros(us));
         assert_eq!([us(7_640), us(9_960), us(41_300), us(999_600)], ["7.6 ms", "10 ms", "41 ms", "1.00 s"]);
         assert_eq!([us(12_340_000), us(123_000_000)], ["12.3 s", "123 s"]);
+        let ms = |ms| milliseconds(Duration::from_millis(ms));
+        assert_eq!([ms(8), ms(150), ms(9_999), ms(12_794)], ["8.0", "150", "9999", "13s"]);
         assert_eq!([rate(8.421), rate(128.44), rate(1204.4)], ["8.42", "128.4", "1204"]);
         assert_eq!([short_rate(8.42), short_rate(128.4)], ["8.4", "128"]);
         assert_eq!([bytes(12), bytes(327_155_712), bytes(25_769_803_776)], ["12 B", "312 MiB", "24.0 GiB"]);

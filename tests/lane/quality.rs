@@ -49,7 +49,7 @@ impl Laboratory for Uncompiled {
         _output: &Path,
         _target: &NpuTarget,
         _progress: &mut dyn FnMut(f32),
-    ) -> Result<(), BoxedError> {
+    ) -> Result<usize, BoxedError> {
         Err("not compiled here".into())
     }
 

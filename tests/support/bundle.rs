@@ -73,7 +73,7 @@ impl Laboratory for WideRanges {
         _output: &Path,
         _target: &NpuTarget,
         _progress: &mut dyn FnMut(f32),
-    ) -> Result<(), BoxedError> {
+    ) -> Result<usize, BoxedError> {
         Err("not compiled here".into())
     }
 

@@ -69,6 +69,7 @@ fn lanes(broken: Option<&str>) -> Vec<LaneStatus> {
     let graph = |name: &str, provider: &str, nodes| GraphPlacement {
         graph: format!("{name}.onnx"),
         placement: Some(Placement { nodes_by_provider: vec![(provider.into(), nodes)] }),
+        compiled_nodes: None,
     };
     let (cpu, npu) = ("CPUExecutionProvider", "QNNExecutionProvider");
     vec![

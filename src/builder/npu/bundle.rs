@@ -47,6 +47,7 @@ pub fn describe(
         rotary_frequencies: dimensions.rotary_frequencies.clone(),
         masked: MASKED,
         files: files(),
+        compiled_nodes: None,
         sink,
         quantization,
     }

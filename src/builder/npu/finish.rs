@@ -11,7 +11,7 @@ use super::stage::{self, StageRecord, WorkFolder};
 use super::{Build, CalibrationData, Candidate, NpuBuildError, NpuStage, RECIPE, Verdict, bundle, export};
 use crate::builder::error::BuildError;
 use crate::builder::folder::NewFolder;
-use crate::model::{BUILD_FILE, NpuBundle, Precision};
+use crate::model::{BUILD_FILE, CompiledNodes, NpuBundle, Precision};
 
 /// Where the compiled bundle is in the working folder: all of the model folder but its origin.
 pub const COMPILED: &str = "compiled";
@@ -24,16 +24,19 @@ impl Build<'_, '_> {
             Precision::W8a16 => (work.at(FOLDERS[0].1), None),
             Precision::Fp16 => (work.at(export::FOLDER), Some(Storage::Blocks)),
         };
-        let bundle = NpuBundle::read(&from)
+        let mut bundle = NpuBundle::read(&from)
             .map_err(|error| BuildError::Read { path: from.clone(), error: std::io::Error::other(error) })?;
         let folder = NewFolder::create(&work.fresh(COMPILED)?)?;
-        let files = &bundle.files;
-        for (index, file) in [&files.prefill, &files.decode].into_iter().enumerate() {
+        let mut compile = |file: &str, part: f32| {
             let (graph, output) = (from.join(file), folder.path().join(file));
-            let mut at = |fraction: f32| progress((index as f32 + fraction) / 2.0);
+            let mut at = |fraction: f32| progress(part + fraction / 2.0);
             let compiled = self.laboratory.compile(&graph, &output, &self.options.target, &mut at);
-            compiled.map_err(|error| NpuBuildError::Laboratory { what: "compiling", error })?;
-        }
+            compiled.map_err(|error| NpuBuildError::Laboratory { what: "compiling", error })
+        };
+        let prefill = compile(&bundle.files.prefill, 0.0)?;
+        let decode = compile(&bundle.files.decode, 0.5)?;
+        bundle.compiled_nodes = Some(CompiledNodes { prefill, decode });
+        let files = &bundle.files;
         match storage {
             Some(storage) => self.write_ends(storage, folder.path())?,
             None => {

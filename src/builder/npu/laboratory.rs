@@ -55,14 +55,14 @@ pub trait Laboratory {
         progress: &mut dyn FnMut(f32),
     ) -> Result<Ranges, BoxedError>;
 
-    /// Makes a context binary of a graph, and its wrapper `output`.
+    /// Makes a context binary of a graph, and its wrapper `output`. How many nodes it was made of: all that the graph had.
     fn compile(
         &self,
         model: &Path,
         output: &Path,
         target: &NpuTarget,
         progress: &mut dyn FnMut(f32),
-    ) -> Result<(), BoxedError>;
+    ) -> Result<usize, BoxedError>;
 
     /// Compares quantized bundles with the float one, on text that calibration has not seen. The first of them is what the
     /// limits are for; the others stand beside it in the report.

@@ -72,7 +72,7 @@ impl Laboratory for LocalLaboratory {
         output: &Path,
         target: &NpuTarget,
         progress: &mut dyn FnMut(f32),
-    ) -> Result<(), BoxedError> {
+    ) -> Result<usize, BoxedError> {
         let request = CompileRequest {
             library: self.library.clone(),
             plugin: self.plugin.clone(),
@@ -83,9 +83,9 @@ impl Laboratory for LocalLaboratory {
         // The compiler does not say how far it is.
         let mut waiting = |_| ControlFlow::Continue(());
         progress(0.0);
-        compile_in_child(&self.executable, &request, COMPILE_LIMIT, &mut waiting)?;
+        let report = compile_in_child(&self.executable, &request, COMPILE_LIMIT, &mut waiting)?;
         progress(1.0);
-        Ok(())
+        Ok(report.nodes)
     }
 
     fn judge(

@@ -27,6 +27,7 @@ use super::{DecodeError, Decoder};
 use crate::onnx_runtime::LogSink;
 use frame::{FrameError, Reply, Request};
 use process::LaneProcess;
+pub use process::lane_processes;
 use serve::Invitation;
 
 pub use lane::{LaneProvider, LaneReady, LaneRequest};

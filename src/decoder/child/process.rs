@@ -17,6 +17,14 @@ const LINES: usize = 8;
 /// Characters of a line that is kept.
 const LINE_LENGTH: usize = 300;
 
+/// The numbers of the processes that run now.
+static RUNNING: Mutex<Vec<u32>> = Mutex::new(Vec::new());
+
+/// The numbers of the processes that lanes run in now: their memory and load are ortalk's, too.
+pub fn lane_processes() -> Vec<u32> {
+    RUNNING.lock().unwrap_or_else(PoisonError::into_inner).clone()
+}
+
 pub struct LaneProcess {
     child: Child,
     /// Open as long as somebody waits for the process: when it closes, the process ends.
@@ -49,6 +57,7 @@ impl LaneProcess {
         // Ctrl-C is ortalk's to handle: the lane still has to say that it ends.
         own_group(&mut command);
         let mut child = command.spawn()?;
+        RUNNING.lock().unwrap_or_else(PoisonError::into_inner).push(child.id());
         // It holds the pipe's other end, of which only the child's must be left.
         drop(command);
         let printed = Printed::default();
@@ -64,6 +73,7 @@ impl LaneProcess {
         Ok(Self { child, input, printed, reader })
     }
 
+    /// The number of the process.
     pub fn id(&self) -> u32 {
         self.child.id()
     }
@@ -121,6 +131,7 @@ impl LaneProcess {
 impl Drop for LaneProcess {
     fn drop(&mut self) {
         let _ = self.wait(Duration::ZERO);
+        RUNNING.lock().unwrap_or_else(PoisonError::into_inner).retain(|running| *running != self.child.id());
     }
 }
 

@@ -209,7 +209,11 @@ impl Phase {
     }
 
     pub fn placement(&self) -> Vec<GraphPlacement> {
-        let of = |stage: &Stage| GraphPlacement { graph: stage.graph.clone(), placement: placement(&stage.session) };
+        let of = |stage: &Stage| GraphPlacement {
+            graph: stage.graph.clone(),
+            placement: placement(&stage.session),
+            compiled_nodes: None,
+        };
         self.stages.iter().map(of).collect()
     }
 

@@ -117,7 +117,9 @@ fn round_up(value: f64) -> f64 {
 }
 
 fn scale_label(ms: f64) -> String {
-    if ms >= 1.0 && ms.fract() < 1e-9 {
+    if ms >= 1e4 {
+        milliseconds(Duration::from_secs_f64(ms / 1e3))
+    } else if ms >= 1.0 && ms.fract() < 1e-9 {
         format!("{ms:.0}")
     } else {
         format!("{ms:.2}").trim_end_matches('0').to_string()

@@ -58,7 +58,9 @@ fn wrap_paragraph(paragraph: &str, offset: usize, columns: usize, lines: &mut Ve
         previous_wide = wide;
         // Spaces hang over the edge rather than open the next line.
         if used + grapheme_width > columns && !space && at > start {
-            let cut = last_break.take().filter(|b| b.next > start).unwrap_or(Break { end: at, next: at, used });
+            // A break within the hanging indent would leave the line as long as it was.
+            let helps = |b: &Break| b.next > start && b.used > hanging;
+            let cut = last_break.take().filter(helps).unwrap_or(Break { end: at, next: at, used });
             lines.push(Line { start: offset + start, end: offset + cut.end, indent });
             start = cut.next;
             indent = hanging;
@@ -140,6 +142,8 @@ mod tests {
     fn list_items_hang_under_their_first_word() {
         assert_eq!(shown(" 1. the river crossing here", 16), [" 1. the river", "    crossing", "    here"]);
         assert_eq!(shown("- one two three", 8), ["- one", "  two", "  three"]);
+        assert_eq!(shown("- abcdefgh", 6), ["- abcd", "  efgh"]);
+        assert_eq!(shown(" 👩.----", 6), [" 👩.--", " --"]);
     }
 
     #[test]

@@ -12,7 +12,7 @@ use super::tiny_qwen2;
 use crate::builder::Step;
 use crate::builder::blocks::TensorType;
 use crate::builder::testing::tiny_llama;
-use crate::model::{BUILD_FILE, ModelFolder};
+use crate::model::{BUILD_FILE, CompiledNodes, ModelFolder};
 
 /// Invents what graphs would give, and takes notes.
 #[derive(Default)]
@@ -33,6 +33,9 @@ impl Invented {
         self.asked.take()
     }
 }
+
+/// Of a compiled graph.
+const NODES: usize = 7;
 
 impl Laboratory for Invented {
     fn sink(&self, folder: &Path, bundle: &NpuBundle) -> Result<Option<(u32, Vec<u8>)>, BoxedError> {
@@ -61,13 +64,14 @@ impl Laboratory for Invented {
         output: &Path,
         target: &NpuTarget,
         _progress: &mut dyn FnMut(f32),
-    ) -> Result<(), BoxedError> {
+    ) -> Result<usize, BoxedError> {
         if self.broken.get() {
             return Err("the compiler is ill".into());
         }
         self.note(format!("compile {} for {}", model.file_name().unwrap().display(), target.soc));
         fs::write(output, fs::read(model)?)?;
-        Ok(fs::write(output.with_extension("bin"), "binary")?)
+        fs::write(output.with_extension("bin"), "binary")?;
+        Ok(NODES)
     }
 
     fn judge(
@@ -253,6 +257,7 @@ fn floating_point_is_exported_and_compiled_only() {
     assert_eq!((report.stages.len(), report.quality), (3, None));
     let bundle = NpuBundle::read(&home.at("out")).unwrap();
     assert_eq!((bundle.precision, bundle.quantization), (Precision::Fp16, None));
+    assert_eq!(bundle.compiled_nodes, Some(CompiledNodes { prefill: NODES, decode: NODES }));
 }
 
 #[test]
