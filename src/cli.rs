@@ -69,9 +69,9 @@ pub enum Command {
     /// can be read. The conditions are recorded, and what disturbed the measurement is said.
     #[command(after_help = BENCH_EXAMPLES)]
     Bench(BenchArgs),
-    /// Make a model folder for ONNX Runtime from a GGUF file.
+    /// Make a model folder for ONNX Runtime from a GGUF file or a checkpoint folder.
     ///
-    /// A GGUF file can be chatted with as it is (--model FILE): ortalk then builds the folder in its cache. Build one
+    /// Either can be chatted with as it is (--model SOURCE): ortalk then builds the folder in its cache. Build one
     /// yourself to keep it, move it, or use it with onnxruntime-genai.
     #[command(after_help = BUILD_EXAMPLES)]
     Build(BuildArgs),
@@ -106,7 +106,7 @@ const LANES: &str = "Where it runs";
 /// What the chat and `run` share.
 #[derive(Debug, Clone, Default, Args)]
 pub struct ChatArgs {
-    /// A model folder or a GGUF file; the default is SmolLM2-135M-Instruct.
+    /// A model folder, a GGUF file or a checkpoint folder; the default is SmolLM2-135M-Instruct.
     #[arg(long, short, value_name = "PATH")]
     pub model: Option<PathBuf>,
     /// Instructions for the whole conversation (the system prompt).
@@ -234,7 +234,8 @@ pub struct BenchArgs {
 
 #[derive(Debug, Args)]
 pub struct BuildArgs {
-    /// A GGUF file of a llama or qwen2 model, in F32, F16, BF16, Q8_0, Q4_0 to Q5_1 or Q4_K to Q6_K.
+    /// A GGUF file of a llama, qwen2 or qwen3 model, in F32, F16, BF16, Q8_0, Q4_0 to Q5_1 or Q4_K to Q6_K; or a folder
+    /// of Hugging Face's with config.json, tokenizer.json and safetensors in F32, F16 or BF16.
     #[arg(value_name = "SOURCE")]
     pub source: PathBuf,
     /// The folder to write; it must not exist, or be empty.

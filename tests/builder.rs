@@ -231,7 +231,7 @@ fn a_key_that_is_not_right_is_quoted() {
     expect([
         (
             key("general.architecture", text("mamba")),
-            "key \"general.architecture\" is \"mamba\", expected one of those that can be built: llama, qwen2",
+            "key \"general.architecture\" is \"mamba\", expected one of those that can be built: llama, qwen2, qwen3",
         ),
         (
             changed(part),
@@ -310,7 +310,11 @@ fn places_that_cannot_be_read_or_written_are_named() {
     let taken = |path| format!("{path} exists and is not an empty folder; give another --output, or remove it");
     for (source, output, expected) in [
         ("absent.gguf", "out", "cannot read absent.gguf: ".to_owned()),
-        ("full", "out", "cannot read full: it is a folder, expected a GGUF file".to_owned()),
+        (
+            "full",
+            "out",
+            "full is a folder without config.json; give a GGUF file, or a folder with config.json and".to_owned(),
+        ),
         ("good.gguf", "full", taken("full")),
         ("good.gguf", "file", taken("file")),
         ("good.gguf", "good.gguf", taken("good.gguf")),
@@ -339,7 +343,7 @@ fn links_devices_and_folders_without_permission_are_told_apart() {
     let message = refusal(folder, "/dev/null", "out");
     assert_eq!(
         message,
-        "cannot read /dev/null: it is a pipe or a device, expected a GGUF file; save the model to a file first"
+        "cannot read /dev/null: it is a pipe or a device, expected a file; save the model to a file first"
     );
 
     symlink("nowhere", folder.join("dangling")).unwrap();

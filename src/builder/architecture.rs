@@ -33,6 +33,15 @@ pub struct Projection {
     /// llama.cpp's converter stores the rows of each head so that rotary embedding turns neighbours (0, 1), (2, 3), …;
     /// the attention operator turns halves (0, d/2), (1, d/2 + 1), …, as the checkpoint was trained.
     pub interleaved: bool,
+    /// The weight of an RMS norm over each head, before the rotation, as `blk.N.<name>`.
+    pub norm: Option<&'static str>,
+}
+
+impl Projection {
+    /// The size of a head where the rows of each head's halves must be put back.
+    pub fn interleaved_head(&self, gguf: &Gguf<'_>, head_size: usize) -> Option<usize> {
+        (self.interleaved && gguf.is_converted()).then_some(head_size)
+    }
 }
 
 /// Whose heads a projection makes.
@@ -42,15 +51,19 @@ pub enum Heads {
     KeyValue,
 }
 
+const fn projection(tensor: &'static str, heads: Heads, interleaved: bool) -> Projection {
+    Projection { tensor, heads, interleaved, norm: None }
+}
+
 /// Every architecture that can be built.
 pub static ARCHITECTURES: &[Architecture] = &[
     Architecture {
         name: "llama",
         genai_type: "llama",
         query_key_value: [
-            Projection { tensor: "attn_q", heads: Heads::Query, interleaved: true },
-            Projection { tensor: "attn_k", heads: Heads::KeyValue, interleaved: true },
-            Projection { tensor: "attn_v", heads: Heads::KeyValue, interleaved: false },
+            projection("attn_q", Heads::Query, true),
+            projection("attn_k", Heads::KeyValue, true),
+            projection("attn_v", Heads::KeyValue, false),
         ],
         gate_up: ["ffn_gate", "ffn_up"],
         biases: true,
@@ -60,12 +73,24 @@ pub static ARCHITECTURES: &[Architecture] = &[
         name: "qwen2",
         genai_type: "qwen2",
         query_key_value: [
-            Projection { tensor: "attn_q", heads: Heads::Query, interleaved: false },
-            Projection { tensor: "attn_k", heads: Heads::KeyValue, interleaved: false },
-            Projection { tensor: "attn_v", heads: Heads::KeyValue, interleaved: false },
+            projection("attn_q", Heads::Query, false),
+            projection("attn_k", Heads::KeyValue, false),
+            projection("attn_v", Heads::KeyValue, false),
         ],
         gate_up: ["ffn_gate", "ffn_up"],
         biases: true,
+        ignored: &[".rotary_emb.inv_freq"],
+    },
+    Architecture {
+        name: "qwen3",
+        genai_type: "qwen3",
+        query_key_value: [
+            Projection { norm: Some("attn_q_norm"), ..projection("attn_q", Heads::Query, false) },
+            Projection { norm: Some("attn_k_norm"), ..projection("attn_k", Heads::KeyValue, false) },
+            projection("attn_v", Heads::KeyValue, false),
+        ],
+        gate_up: ["ffn_gate", "ffn_up"],
+        biases: false,
         ignored: &[".rotary_emb.inv_freq"],
     },
 ];
@@ -91,10 +116,11 @@ pub fn refuse_parts(gguf: &Gguf<'_>) -> Result<(), ModelError> {
 /// The description of the architecture that the file says it has.
 pub fn of(gguf: &Gguf<'_>) -> Result<&'static Architecture, ModelError> {
     let found = required(gguf.string("general.architecture")?, "general.architecture")?;
-    ARCHITECTURES
-        .iter()
-        .find(|architecture| architecture.name == found)
-        .ok_or_else(|| ModelError::Architecture { found: found.to_owned() })
+    ARCHITECTURES.iter().find(|architecture| architecture.name == found).ok_or_else(|| ModelError::Architecture {
+        key: "general.architecture",
+        found: found.to_owned(),
+        known: names(),
+    })
 }
 
 /// A model's sizes, checked against each other.
@@ -143,6 +169,11 @@ impl Dimensions {
         // What the attention operator's rotary embedding asks for; the upper bound keeps products far from overflow.
         if !head_size.is_multiple_of(16) || head_size > 1024 {
             return Err(keys.bad("attention.key_length", head_size, "a multiple of 16, at most 1024".to_owned()));
+        }
+        // The output projection's weights run along all heads.
+        if !(heads * head_size).is_multiple_of(BLOCK) {
+            let expected = format!("heads of {head_size} that have a multiple of {BLOCK} values together");
+            return Err(keys.bad("attention.head_count", heads, expected));
         }
         for key in ["attention.value_length", "rope.dimension_count"] {
             if let Some(size) = keys.optional_size(key)?.filter(|size| *size != head_size) {
@@ -201,7 +232,7 @@ pub const OUTPUT_NORM: &str = "output_norm.weight";
 /// Absent where the embedding is the output projection, too.
 pub const OUTPUT: &str = "output.weight";
 /// Per-pair divisors of the rotary frequencies (Llama 3.1 and later).
-const ROPE_FACTORS: &str = "rope_freqs.weight";
+pub const ROPE_FACTORS: &str = "rope_freqs.weight";
 
 /// `base^(-2 i / d)` for pair i, divided by the file's own factors where it has them (Su et al., 2021, and llama.cpp's
 /// `ggml_rope_ext`), and by the linear scaling factor.
@@ -253,7 +284,7 @@ fn rotary_frequencies(keys: &Keys<'_, '_>, head_size: usize) -> Result<Vec<f64>,
 /// that lacks tensors: better now than when half of the weights are converted.
 pub fn check_tensors(gguf: &Gguf<'_>, architecture: &'static Architecture, layers: usize) -> Result<(), ModelError> {
     let mut unknown =
-        gguf.tensors().filter(|tensor| !architecture.knows(tensor.name, layers)).map(|tensor| tensor.name);
+        gguf.tensors().filter(|tensor| !architecture.knows(&tensor.name, layers)).map(|tensor| &*tensor.name);
     if let Some(first) = unknown.next() {
         let (architecture, first, others) = (architecture.name, first.to_owned(), unknown.count());
         return Err(ModelError::UnknownTensors { architecture, first, others });
@@ -274,7 +305,12 @@ impl Architecture {
     fn layer_parts(&self) -> impl Iterator<Item = &'static str> {
         let projections = self.query_key_value.iter().map(|projection| projection.tensor);
         let others = ["attn_norm", "attn_output", "ffn_norm", "ffn_down"];
-        projections.chain(self.gate_up).chain(others)
+        projections.chain(self.head_norms()).chain(self.gate_up).chain(others)
+    }
+
+    /// The norms of single heads, as `blk.N.<name>`.
+    pub fn head_norms(&self) -> impl Iterator<Item = &'static str> {
+        self.query_key_value.iter().filter_map(|projection| projection.norm)
     }
 
     /// Whether a tensor of this name finds its place in a model with so many layers, or carries nothing.

@@ -1,6 +1,6 @@
-//! Models built into ortalk's cache: a GGUF file that is chatted with is built once and found again.
+//! Models built into ortalk's cache: a checkpoint that is chatted with is built once and found again.
 //!
-//! A folder's name tells the source file and the recipe apart, so a changed file or a new recipe is built anew. Several
+//! A folder's name tells the source's files and the recipe apart, so a changed file or a new recipe is built anew. Several
 //! processes may want the same folder: one builds, the others wait for it.
 
 use std::collections::BTreeMap;
@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::npu::{self, NpuBuildOptions};
+use super::source::Stamp;
 use super::{BuildError, BuildOptions, BuildProgress, BuildStage, RECIPE, build};
 use crate::model::BUILD_FILE;
 
@@ -110,15 +111,10 @@ fn is_built(folder: &Path) -> bool {
 
 /// The source's name, and a number made from what would make the folder out of date.
 fn folder_name(source: &Path, recipe: &str) -> Result<String, BuildError> {
-    let read = || {
-        let path = fs::canonicalize(source)?;
-        let metadata = fs::metadata(&path)?;
-        Ok((path, metadata))
-    };
-    let (source, metadata) = read().map_err(|error| BuildError::Read { path: source.to_owned(), error })?;
+    let Stamp { path, files } = Stamp::of(source)?;
     let mut hasher = DefaultHasher::new();
-    (&source, metadata.len(), metadata.modified().ok(), recipe, env!("CARGO_PKG_VERSION")).hash(&mut hasher);
-    let stem = source.file_stem().unwrap_or_default().to_string_lossy().to_lowercase();
+    (&path, files, recipe, env!("CARGO_PKG_VERSION")).hash(&mut hasher);
+    let stem = super::source::name(&path).to_lowercase();
     Ok(format!("{stem}-{:016x}", hasher.finish()))
 }
 

@@ -11,7 +11,7 @@
 //!
 //! Operators are ONNX Runtime's (`docs/ContribOperators.md` there). How a matrix is stored is `weights`' business.
 
-use super::architecture::{Architecture, Dimensions, EMBEDDING, OUTPUT, OUTPUT_NORM, Projection, find_tensor};
+use super::architecture::{Architecture, Dimensions, EMBEDDING, OUTPUT, OUTPUT_NORM, find_tensor};
 use super::blockwise::{self, Accuracy};
 use super::error::ModelError;
 use super::gguf::{Gguf, Tensor};
@@ -72,6 +72,7 @@ impl<'g, 'a> Decoder<'g, 'a, '_> {
     fn write(&mut self) -> Result<()> {
         self.sequence_lengths();
         self.rotary_tables()?;
+        self.head_shapes();
         let vocabulary = self.embedding()?;
         for layer in 0..self.dimensions.layers {
             self.attention(layer)?;
@@ -134,11 +135,12 @@ impl<'g, 'a> Decoder<'g, 'a, '_> {
         for projection in &self.architecture.query_key_value {
             let rows = self.dimensions.head_count(projection.heads) * head_size;
             let name = format!("blk.{layer}.{}.weight", projection.tensor);
-            parts.push(self.matrix(&name, hidden, rows, projection.interleaved.then_some(head_size))?);
+            parts.push(self.matrix(&name, hidden, rows, projection.interleaved_head(self.gguf, head_size))?);
         }
         let bias = self.query_key_value_bias(layer)?;
         let name = format!("layers.{layer}.qkv");
         let qkv = self.linear(&name, &normed, &parts, bias.as_deref())?;
+        let [query, new_key, new_value] = self.heads_normed(layer, qkv)?;
 
         let [past_key, past_value, key, value] = [
             format!("past_key_values.{layer}.key"),
@@ -154,7 +156,17 @@ impl<'g, 'a> Decoder<'g, 'a, '_> {
         self.graph.node(
             MICROSOFT,
             "GroupQueryAttention",
-            &[&qkv, "", "", &past_key, &past_value, "seqlens_k", "total_sequence_length", "cos_cache", "sin_cache"],
+            &[
+                &query,
+                &new_key,
+                &new_value,
+                &past_key,
+                &past_value,
+                "seqlens_k",
+                "total_sequence_length",
+                "cos_cache",
+                "sin_cache",
+            ],
             &[&attended, &key, &value],
             &[
                 Attribute::Int("num_heads", heads as i64),
@@ -169,6 +181,45 @@ impl<'g, 'a> Decoder<'g, 'a, '_> {
         let branch = self.linear(&format!("layers.{layer}.output"), &attended, &[rows], bias.as_deref())?;
         self.add_to_residual(branch);
         Ok(())
+    }
+
+    /// Query, key and value as the attention operator takes them: packed in the first, or apart where single heads have
+    /// norms (the operator rotates them afterwards).
+    fn heads_normed(&mut self, layer: usize, qkv: String) -> Result<[String; 3]> {
+        let architecture = self.architecture;
+        if architecture.head_norms().next().is_none() {
+            return Ok([qkv, String::new(), String::new()]);
+        }
+        let name = |part: &str| format!("layers.{layer}.{part}");
+        let mut parts = ["query", "key", "value"].map(name);
+        let outputs: Vec<&str> = parts.iter().map(String::as_str).collect();
+        self.graph.node(ONNX, "Split", &[&qkv, "qkv.sizes"], &outputs, &[Attribute::Int("axis", -1)]);
+        for (projection, part) in architecture.query_key_value.iter().zip(&mut parts) {
+            let Some(norm) = projection.norm else { continue };
+            let values = self.vector(&format!("blk.{layer}.{norm}.weight"), self.dimensions.head_size, None)?;
+            let [heads, weight, normed, joined] =
+                ["heads", "weight", "normed", "joined"].map(|end| format!("{part}/{end}"));
+            self.graph.floats(&weight, &[values.len()], &values)?;
+            self.graph.node(ONNX, "Reshape", &[part, "heads.split"], &[&heads], &[]);
+            self.simplified_norm(&[&heads, &weight], &normed);
+            self.graph.node(ONNX, "Reshape", &[&normed, "heads.joined"], &[&joined], &[]);
+            *part = joined;
+        }
+        Ok(parts)
+    }
+
+    /// What `heads_normed` cuts by, the same for all layers.
+    fn head_shapes(&mut self) {
+        if self.architecture.head_norms().next().is_none() {
+            return;
+        }
+        let head_size = self.dimensions.head_size;
+        let sizes = self.architecture.query_key_value.each_ref();
+        let sizes = sizes.map(|projection| (self.dimensions.head_count(projection.heads) * head_size) as i64);
+        self.graph.integers("qkv.sizes", &[3], &sizes);
+        // Batch and sequence stay, and the rest follows from the number of values.
+        self.graph.integers("heads.split", &[4], &[0, 0, -1, head_size as i64]);
+        self.graph.integers("heads.joined", &[3], &[0, 0, -1]);
     }
 
     fn feed_forward(&mut self, layer: usize) -> Result<()> {
@@ -229,9 +280,8 @@ impl<'g, 'a> Decoder<'g, 'a, '_> {
         let Some(residual) = &mut self.residual else { return Ok(name.to_owned()) };
         match residual.branch.take() {
             None => {
-                let attributes = [Attribute::Int("axis", -1), epsilon, Attribute::Int("stash_type", 1)];
-                let inputs = [residual.stream.as_str(), &weights];
-                self.graph.node(ONNX, "SimplifiedLayerNormalization", &inputs, &[name], &attributes);
+                let stream = residual.stream.clone();
+                self.simplified_norm(&[&stream, &weights], name);
             }
             Some(branch) => {
                 let sum = format!("{name}/residual");
@@ -246,6 +296,13 @@ impl<'g, 'a> Decoder<'g, 'a, '_> {
             }
         }
         Ok(name.to_owned())
+    }
+
+    /// An RMS norm along the last axis.
+    fn simplified_norm(&mut self, inputs: &[&str], output: &str) {
+        let epsilon = Attribute::Float("epsilon", self.dimensions.norm_epsilon);
+        let attributes = [Attribute::Int("axis", -1), epsilon, Attribute::Int("stash_type", 1)];
+        self.graph.node(ONNX, "SimplifiedLayerNormalization", inputs, &[output], &attributes);
     }
 
     fn add_to_residual(&mut self, branch: String) {
@@ -279,10 +336,11 @@ impl<'g, 'a> Decoder<'g, 'a, '_> {
     fn query_key_value_bias(&mut self, layer: usize) -> Result<Option<Vec<f32>>> {
         let mut joined = Vec::new();
         let mut any = false;
-        for Projection { tensor, heads, interleaved } in &self.architecture.query_key_value {
+        for projection in &self.architecture.query_key_value {
             let head_size = self.dimensions.head_size;
-            let length = self.dimensions.head_count(*heads) * head_size;
-            let bias = self.bias(&format!("blk.{layer}.{tensor}.bias"), length, interleaved.then_some(head_size))?;
+            let length = self.dimensions.head_count(projection.heads) * head_size;
+            let name = format!("blk.{layer}.{}.bias", projection.tensor);
+            let bias = self.bias(&name, length, projection.interleaved_head(self.gguf, head_size))?;
             any |= bias.is_some();
             joined.extend(bias.unwrap_or_else(|| vec![0.0; length]));
         }

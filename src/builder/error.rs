@@ -3,8 +3,8 @@
 use std::io;
 use std::path::PathBuf;
 
-use super::architecture;
 use super::gguf::GgufError;
+use super::safetensors::SafetensorsError;
 
 #[derive(Debug, thiserror::Error)]
 pub enum BuildError {
@@ -18,26 +18,31 @@ pub enum BuildError {
     OutputExists { path: PathBuf },
     #[error("{}: {error}", path.display())]
     Gguf { path: PathBuf, error: GgufError },
+    #[error("{} {error}", path.display())]
+    Safetensors { path: PathBuf, error: SafetensorsError },
+    #[error("{} {problem}", path.display())]
+    Checkpoint { path: PathBuf, problem: String },
     #[error("{}: {error}", path.display())]
     Model { path: PathBuf, error: ModelError },
 }
 
-/// Why a well-formed GGUF file cannot become a model folder.
+/// Why a well-formed checkpoint cannot become a model folder.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum ModelError {
     #[error(transparent)]
     Gguf(#[from] GgufError),
-    #[error(
-        "key \"general.architecture\" is {found:?}, expected one of those that can be built: {}",
-        architecture::names()
-    )]
-    Architecture { found: String },
+    #[error("key {key:?} is {found:?}, expected one of those that can be built: {known}")]
+    Architecture { key: &'static str, found: String, known: String },
     #[error("key {key:?} is {found}, expected {expected}")]
     Value { key: String, found: String, expected: String },
     #[error("tensor {tensor:?} is missing; the file is incomplete or not of this architecture")]
     MissingTensor { tensor: String },
     #[error("tensor {tensor:?} has the shape {found:?}, expected {expected:?}")]
     TensorShape { tensor: String, found: Vec<usize>, expected: Vec<usize> },
+    #[error("tensor {tensor:?} has the type {found}, expected F32, F16 or BF16")]
+    TensorType { tensor: String, found: String },
+    #[error("tensor {tensor:?} has {found} bytes, which does not fit its shape {shape:?}; the file is damaged")]
+    TensorBytes { tensor: String, shape: Vec<usize>, found: usize },
     #[error("tensor {tensor:?} holds a value that is not finite; the file is damaged")]
     NotFinite { tensor: String },
     #[error(

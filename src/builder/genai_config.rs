@@ -6,7 +6,7 @@
 use serde_json::{Value, json};
 
 use super::architecture::{Architecture, Dimensions};
-use super::tokenizer::Vocabulary;
+use super::source::SpecialTokens;
 use crate::model::NpuBundle;
 
 /// How answers are sampled where nobody says otherwise.
@@ -39,7 +39,7 @@ pub enum Graphs<'b> {
 pub fn genai_config(
     architecture: &Architecture,
     dimensions: &Dimensions,
-    vocabulary: &Vocabulary<'_, '_>,
+    special: &SpecialTokens,
     sampling: &SamplingDefaults,
     graphs: Graphs<'_>,
 ) -> Value {
@@ -47,7 +47,7 @@ pub fn genai_config(
         Graphs::One(_) => (dimensions.context, true),
         Graphs::Bundle(bundle) => (bundle.context, false),
     };
-    let eos = match vocabulary.ends.as_slice() {
+    let eos = match special.ends.as_slice() {
         [only] => json!(only),
         several => json!(several),
     };
@@ -80,11 +80,11 @@ pub fn genai_config(
         Graphs::One(file) => model["decoder"]["filename"] = json!(file),
         Graphs::Bundle(bundle) => model["decoder"]["pipeline"] = pipeline(bundle),
     }
-    if let Some(bos) = vocabulary.bos {
+    if let Some(bos) = special.bos {
         model["bos_token_id"] = json!(bos);
     }
     // genai wants one; a token that ends answers pads as well as any.
-    if let Some(padding) = vocabulary.padding.or(vocabulary.ends.first().copied()) {
+    if let Some(padding) = special.padding.or(special.ends.first().copied()) {
         model["pad_token_id"] = json!(padding);
     }
     json!({

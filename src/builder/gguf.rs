@@ -10,6 +10,7 @@ mod parser;
 #[cfg(test)]
 mod tests;
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -120,7 +121,7 @@ pub enum NumberType {
 /// One tensor: its name, its shape as ggml counts it (the first dimension is contiguous) and its bytes.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Tensor<'a> {
-    pub name: &'a str,
+    pub name: Cow<'a, str>,
     pub kind: TensorType,
     /// One to four dimensions, fastest first: a matrix of N rows with K values is `[K, N]`.
     pub shape: Vec<usize>,
@@ -131,8 +132,10 @@ pub struct Tensor<'a> {
 /// A parsed file. It borrows the file's bytes.
 #[derive(Debug)]
 pub struct Gguf<'a> {
-    metadata: BTreeMap<&'a str, Value<'a>>,
-    tensors: BTreeMap<&'a str, Tensor<'a>>,
+    metadata: BTreeMap<Cow<'a, str>, Value<'a>>,
+    tensors: BTreeMap<Cow<'a, str>, Tensor<'a>>,
+    /// Whether llama.cpp's converter put the rows in order (see `architecture::Projection`).
+    converted: bool,
 }
 
 impl NumberType {
@@ -248,6 +251,16 @@ impl<'a> Gguf<'a> {
     /// Parses a whole file.
     pub fn parse(data: &'a [u8]) -> Result<Self, GgufError> {
         parser::parse(data)
+    }
+
+    /// What a file would be with these keys and tensors, whose rows are as the checkpoint was trained.
+    pub fn assemble(metadata: BTreeMap<Cow<'a, str>, Value<'a>>, tensors: BTreeMap<Cow<'a, str>, Tensor<'a>>) -> Self {
+        Self { metadata, tensors, converted: false }
+    }
+
+    /// Whether llama.cpp's converter may have changed the order of rows.
+    pub fn is_converted(&self) -> bool {
+        self.converted
     }
 
     pub fn tensor(&self, name: &str) -> Option<&Tensor<'a>> {

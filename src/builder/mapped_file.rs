@@ -1,6 +1,6 @@
 //! A file seen as bytes in memory, so that a checkpoint larger than the free memory can be read.
 //!
-//! It is the builder's only unsafe code; what the bytes mean is `gguf`'s business.
+//! It is the builder's only unsafe code; what the bytes mean is `gguf`'s and `safetensors`' business.
 #![allow(unsafe_code)]
 
 use std::fs::File;
@@ -18,10 +18,10 @@ impl MappedFile {
         // Asked before it is opened: opening a pipe waits for its other end.
         let metadata = std::fs::metadata(path)?;
         if metadata.is_dir() {
-            return Err(io::Error::new(io::ErrorKind::IsADirectory, "it is a folder, expected a GGUF file"));
+            return Err(io::Error::new(io::ErrorKind::IsADirectory, "it is a folder, expected a file"));
         }
         if !metadata.is_file() {
-            let problem = "it is a pipe or a device, expected a GGUF file; save the model to a file first";
+            let problem = "it is a pipe or a device, expected a file; save the model to a file first";
             return Err(io::Error::new(io::ErrorKind::InvalidInput, problem));
         }
         if metadata.len() == 0 {

@@ -1,7 +1,9 @@
-//! The model builder: reads a checkpoint (GGUF) and writes a model folder in onnxruntime-genai's layout.
+//! The model builder: reads a checkpoint (a GGUF file, or a folder of Hugging Face's) and writes a model folder in
+//! onnxruntime-genai's layout.
 //!
-//! `gguf` and `blocks` read the file; `architecture` says what the model is; `decoder_graph` writes its nodes through
-//! `graph`, its matrices through `weights` and `repack`; `tokenizer` and `genai_config` write the rest of the folder.
+//! `gguf` and `blocks` read the one, `hugging_face` and `safetensors` the other; `source` makes them one. `architecture` says
+//! what the model is; `decoder_graph` writes its nodes through `graph`, its matrices through `weights` and `repack`;
+//! `tokenizer` and `genai_config` write the rest of the folder.
 //! This module puts them in order and makes sure that a folder is there as a whole or not at all.
 
 mod architecture;
@@ -14,10 +16,12 @@ mod folder;
 mod genai_config;
 pub mod gguf;
 mod graph;
+mod hugging_face;
 mod mapped_file;
 pub mod npu;
 mod onnx_proto;
 mod repack;
+pub mod safetensors;
 mod source;
 #[cfg(test)]
 pub mod testing;
@@ -40,7 +44,7 @@ pub use cache::{Step, cached, cached_npu, find_npu};
 
 pub use blocks::TensorType;
 pub use mapped_file::MappedFile;
-pub use source::Source;
+pub use source::{Source, SourceFiles, is_checkpoint, name};
 
 pub use error::{BuildError, ModelError};
 pub use genai_config::SamplingDefaults;
@@ -102,7 +106,7 @@ pub struct BuildReport {
     pub seconds: f64,
 }
 
-/// Builds a model folder for the CPU from a GGUF file.
+/// Builds a model folder for the CPU from a GGUF file or a checkpoint folder.
 ///
 /// `output` must not exist or be an empty folder; it appears whole, by a rename, when everything is written.
 pub fn build(
@@ -114,9 +118,9 @@ pub fn build(
     let started = Instant::now();
     let mut at = |stage, fraction| progress(BuildProgress { stage, fraction });
     at(BuildStage::Reading, 0.0);
-    let file = MappedFile::open(source).map_err(|error| BuildError::Read { path: source.to_owned(), error })?;
-    let model = Source::read(source, &file, options)?;
-    let vocabulary = model.vocabulary()?;
+    let files = SourceFiles::open(source)?;
+    let model = Source::read(&files, options)?;
+    let texts = model.texts()?;
     let folder = NewFolder::create(output)?;
     at(BuildStage::Reading, 1.0);
 
@@ -136,7 +140,7 @@ pub fn build(
     at(BuildStage::Graph, 1.0);
 
     at(BuildStage::Tokenizer, 0.0);
-    source::write_descriptions(&model, &folder, &vocabulary, Graphs::One(MODEL_FILE))?;
+    source::write_descriptions(&model, &folder, &texts, Graphs::One(MODEL_FILE))?;
     let mut origin = model.origin(RECIPE);
     origin["files"] = json!(folder.sizes()?);
     folder.write_json(BUILD_FILE, &origin)?;

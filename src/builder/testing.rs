@@ -220,3 +220,43 @@ pub fn tiny_llama(kind: TensorType) -> GgufWriter {
     file.floats("output_norm.weight", &norm);
     file
 }
+
+/// The size of a head of `tiny_qwen3`: not hidden / heads.
+pub const QWEN3_HEAD: u64 = 32;
+
+/// The same as a qwen3: heads of a size of their own, and norms over them.
+pub fn tiny_qwen3(kind: TensorType) -> GgufWriter {
+    let mut file = renamed(tiny_llama(kind), "qwen3");
+    let Tiny { layers, hidden, heads, kv_heads, .. } = Tiny::of(kind);
+    let mut rng = ChaCha8Rng::seed_from_u64(u64::from(kind.id()) + 100);
+    file.key("qwen3.attention.key_length", u32_value(QWEN3_HEAD as u32));
+    file.key("qwen3.attention.value_length", u32_value(QWEN3_HEAD as u32));
+    for layer in 0..layers {
+        let name = |part: &str| format!("blk.{layer}.{part}.weight");
+        let [query, other] = [heads, kv_heads].map(|heads| heads * QWEN3_HEAD);
+        for (part, k, n) in [
+            ("attn_q", hidden, query),
+            ("attn_k", hidden, other),
+            ("attn_v", hidden, other),
+            ("attn_output", query, hidden),
+        ] {
+            file.tensor(&name(part), kind.id(), &[k, n], random_blocks(kind, (k * n) as usize, &mut rng));
+        }
+        for part in ["attn_q_norm", "attn_k_norm"] {
+            let norm: Vec<f32> = (0..QWEN3_HEAD).map(|_| rng.random_range(0.5..2.0)).collect();
+            file.floats(&name(part), &norm);
+        }
+    }
+    file
+}
+
+/// A llama under the name of another architecture.
+pub fn renamed(mut file: GgufWriter, architecture: &str) -> GgufWriter {
+    for (key, _) in &mut file.keys {
+        if let Some(rest) = key.strip_prefix("llama.") {
+            *key = format!("{architecture}.{rest}");
+        }
+    }
+    file.key("general.architecture", text(architecture));
+    file
+}

@@ -76,6 +76,12 @@ impl Built {
         self.bytes(name).as_chunks::<4>().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect()
     }
 
+    /// Of an initializer inside the model file.
+    fn integers(&self, name: &str) -> Vec<i64> {
+        let bytes = self.initializer(name).raw_data.as_ref().unwrap();
+        bytes.as_chunks::<8>().0.iter().map(|bytes| i64::from_le_bytes(*bytes)).collect()
+    }
+
     fn node(&self, output: &str) -> &NodeProto {
         self.graph().node.iter().find(|node| node.output.iter().any(|name| name == output)).unwrap()
     }
@@ -307,7 +313,7 @@ fn a_folder_that_holds_something_is_left_alone() {
     let missing = build(&home.path().join("no.gguf"), &home.path().join("x"), &BuildOptions::default(), &mut |_| {});
     assert!(missing.unwrap_err().to_string().starts_with("cannot read "));
     let folder = build(home.path(), &home.path().join("x"), &BuildOptions::default(), &mut |_| {});
-    assert!(folder.unwrap_err().to_string().contains("it is a folder, expected a GGUF file"));
+    assert!(folder.unwrap_err().to_string().contains("is a folder without config.json; give a GGUF file"));
     assert!(!home.path().join("x").exists());
 }
 

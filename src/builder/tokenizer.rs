@@ -13,6 +13,7 @@ use serde_json::{Map, Value, json};
 
 use super::error::ModelError;
 use super::gguf::{Gguf, GgufError};
+use super::source::{SpecialTokens, Texts};
 
 /// One way of cutting text before merging.
 #[derive(Debug)]
@@ -99,7 +100,7 @@ const GPT_2: &str = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}
 
 /// Tokens that end an answer whatever `eos_token_id` says, where they are control tokens: instruct models end a turn
 /// with one token and a text with another, and files often name only one of them.
-const END_TOKENS: &[&str] = &[
+pub const END_TOKENS: &[&str] = &[
     "<|im_end|>",
     "<|endoftext|>",
     "<|eot_id|>",
@@ -272,6 +273,17 @@ impl<'g, 'a> Vocabulary<'g, 'a> {
             "pair": pair,
             "special_tokens": tokens,
         })
+    }
+
+    /// All that a model folder has of it.
+    pub fn texts(&self, context: usize) -> Texts {
+        Texts {
+            // Fifty thousand merges, one a line, help nobody: this one is written compactly.
+            tokenizer: self.tokenizer_json().to_string().into_bytes(),
+            config: self.config_json(context),
+            template: self.chat_template.map(str::to_owned),
+            special: SpecialTokens { bos: self.bos, padding: self.padding, ends: self.ends.clone() },
+        }
     }
 
     /// The contents of `tokenizer_config.json`, without the chat template, which is a file of its own.

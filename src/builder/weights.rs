@@ -163,7 +163,7 @@ pub fn store(
             workers.into_iter().find_map(|worker| worker.join().unwrap_or_else(|_| rows.first().map(|row| row.0)))
         });
         if let Some(part) = failed {
-            return Err(StoreError::Model(ModelError::NotFinite { tensor: part.tensor.name.to_owned() }));
+            return Err(StoreError::Model(ModelError::NotFinite { tensor: part.tensor.name.to_string() }));
         }
         let (first, count) = ((index * piece) as u64, rows.len());
         data.write(quants.offset + first * size.quants as u64, &quant_bytes[..count * size.quants])?;

@@ -1,4 +1,4 @@
-//! `ortalk build`: makes a model folder from a GGUF file and says on standard error what it is doing.
+//! `ortalk build`: makes a model folder from a checkpoint and says on standard error what it is doing.
 
 use std::path::PathBuf;
 use std::process::ExitCode;

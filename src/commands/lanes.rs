@@ -110,7 +110,7 @@ fn cached_bundle(
     let Some(source) = session::model_source(args.model.as_deref(), settings, paths, display)? else {
         if args.emulate_npu {
             bail!(
-                "a model folder cannot be built for the NPU; name its GGUF file with --model, or a built one with --npu-model"
+                "a model folder cannot be built for the NPU; name its source with --model, or a built one with --npu-model"
             );
         }
         return Ok(None);

@@ -161,26 +161,26 @@ pub fn model(
         Some(_) => "--model".to_string(),
         None => format!("model in '{}'", paths.settings_file().display()),
     };
-    if named.is_dir() {
+    if named.is_dir() && !builder::is_checkpoint(named) {
         return Ok(named.to_path_buf());
     }
     if !named.exists() {
         bail!("{} names '{}', but there is no such file or folder", by(), named.display());
     }
-    let name = named.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+    let name = builder::name(named);
     builder::cached(named, &paths.models(), &BuildOptions::default(), &mut |progress| {
         display.report_build(&name, progress)
     })
     .with_context(|| {
         format!(
-            "{} names '{}', which is neither a model folder nor a GGUF file that can be built",
+            "{} names '{}', which is neither a model folder nor a GGUF file or checkpoint folder that can be built",
             by(),
             named.display()
         )
     })
 }
 
-/// The GGUF file of the model to chat with, as far as there is one.
+/// The GGUF file or checkpoint folder of the model to chat with, as far as there is one.
 pub fn model_source(
     argument: Option<&Path>,
     settings: &Settings,
@@ -188,7 +188,7 @@ pub fn model_source(
     display: &mut FetchDisplay,
 ) -> anyhow::Result<Option<PathBuf>> {
     match argument.or(settings.model.as_deref()) {
-        Some(named) => Ok(named.is_file().then(|| named.to_path_buf())),
+        Some(named) => Ok((named.is_file() || builder::is_checkpoint(named)).then(|| named.to_path_buf())),
         None => {
             let source = provision::ensure_default_model_source(paths, &mut |progress| display.report(progress))?;
             Ok(Some(source.path))

@@ -7,7 +7,7 @@ use super::{Graph, InspectError, Inspection, Kind, Memory, Sizes, onnx, safetens
 use crate::model::{self, CONFIG_FILE, ModelFolder, NPU_FILE, NpuBundle};
 
 /// Why nothing can be built from what is built.
-const BUILT: &str = "only GGUF files are built so far; this is built already";
+const BUILT: &str = "this is built already";
 
 pub fn inspect(path: &Path) -> Result<Inspection, InspectError> {
     let files = files(path)?;
@@ -31,7 +31,7 @@ pub fn graph_alone(path: &Path) -> Result<Inspection, InspectError> {
     let mut found = Inspection::new(kind, path, size(path));
     found.weights.clone_from(&graph.weights);
     found.graphs = vec![graph];
-    Ok(found.not_a_source("only GGUF files are built so far; this is one graph"))
+    Ok(found.not_a_source("this is one graph"))
 }
 
 fn model_folder(path: &Path, files: &BTreeSet<PathBuf>, onnx: &[PathBuf]) -> Result<Inspection, InspectError> {

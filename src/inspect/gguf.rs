@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::{InspectError, Inspection, Kind, Memory, Sizes, TARGETS, Target, group};
 use crate::builder::gguf::{Gguf, Tensor};
-use crate::builder::{BuildOptions, MappedFile, Source};
+use crate::builder::{BuildOptions, MappedFile, Source, SourceFiles};
 
 /// The context that an NPU's graphs are built for where nobody says otherwise.
 const NPU_CONTEXT: u64 = 512;
@@ -26,16 +26,16 @@ pub fn inspect(path: &Path) -> Result<Inspection, InspectError> {
     let tensor =
         |tensor: &Tensor<'_>| (tensor.kind.to_string(), tensor.elements() as u64, Some(tensor.bytes.len() as u64));
     found.weights = group(gguf.tensors().map(tensor));
-    let obstacle = obstacle(path, &file);
+    let obstacle = obstacle(path);
     found.targets = TARGETS.map(|target| Target { target, obstacle: obstacle.clone() }).into();
     found.memory = [on_cpu(&gguf, &found.sizes), on_npu(&gguf, &found.sizes)].into_iter().flatten().collect();
     Ok(found)
 }
 
 /// What the builder would say.
-fn obstacle(path: &Path, file: &MappedFile) -> Option<String> {
-    let checked = Source::read(path, file, &BuildOptions::default());
-    let error = checked.and_then(|source| source.vocabulary().map(|_| ())).err()?;
+pub fn obstacle(path: &Path) -> Option<String> {
+    let check = || Source::read(&SourceFiles::open(path)?, &BuildOptions::default())?.texts();
+    let error = check().err()?;
     // The path is known already.
     let message = error.to_string();
     let start = format!("{}: ", path.display());
@@ -70,7 +70,7 @@ fn on_cpu(gguf: &Gguf<'_>, sizes: &Sizes) -> Option<Memory> {
 
 /// The layers' matrices in 8 bits, once for prefill and once for decode, and the vocabulary's as on the CPU.
 fn on_npu(gguf: &Gguf<'_>, sizes: &Sizes) -> Option<Memory> {
-    let is_vocabulary = |tensor: &&Tensor<'_>| ["token_embd.weight", "output.weight"].contains(&tensor.name);
+    let is_vocabulary = |tensor: &&Tensor<'_>| ["token_embd.weight", "output.weight"].contains(&&*tensor.name);
     let vocabulary: u64 = gguf.tensors().filter(is_vocabulary).map(blockwise).sum();
     let layers: u64 =
         gguf.tensors().filter(|tensor| !is_vocabulary(tensor)).map(|tensor| tensor.elements() as u64).sum();

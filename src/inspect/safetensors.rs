@@ -1,19 +1,13 @@
 //! Safetensors files, alone or as a folder has them, with Hugging Face's `config.json` beside them.
-//!
-//! A file starts with the length of its header (8 bytes, little endian) and the header, a JSON object of tensors by name.
 
-use std::fs::File;
-use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 
-use super::{InspectError, Inspection, Kind, Sizes, group};
+use super::{InspectError, Inspection, Kind, Sizes, TARGETS, Target, gguf, group};
+use crate::builder::{MappedFile, safetensors};
 
-/// The format's own limit for the header.
-const LONGEST_HEADER: u64 = 100_000_000;
-
-const OBSTACLE: &str = "only GGUF files are built so far; llama.cpp's convert_hf_to_gguf.py makes one from this";
+const ALONE: &str = "this is one file; give the folder with config.json and the tokenizer";
 
 /// `path` is what the user named; `files` are in one folder.
 pub fn inspect(path: &Path, files: &[PathBuf]) -> Result<Inspection, InspectError> {
@@ -21,13 +15,14 @@ pub fn inspect(path: &Path, files: &[PathBuf]) -> Result<Inspection, InspectErro
     let mut tensors = Vec::new();
     for file in files {
         found.bytes += std::fs::metadata(file).map_or(0, |metadata| metadata.len());
-        let header = header(file)?;
-        for (name, tensor) in header.iter().filter(|(name, _)| *name != "__metadata__") {
-            tensors.push(describe(tensor).ok_or_else(|| InspectError::Wrong {
-                path: file.clone(),
-                what: format!("describes its tensor {name:?} as {tensor}; expected dtype, shape and data_offsets"),
-            })?);
-        }
+        let mapped = MappedFile::open(file).map_err(|error| InspectError::Read { path: file.clone(), error })?;
+        let entries = safetensors::parse(&mapped)
+            .map_err(|error| InspectError::Wrong { path: file.clone(), what: error.to_string() })?;
+        let facts = |entry: safetensors::Entry<'_>| {
+            let values = entry.elements() as u64;
+            (entry.dtype, values, Some(entry.bytes.len() as u64))
+        };
+        tensors.extend(entries.into_iter().map(facts));
     }
     found.weights = group(tensors.into_iter());
     let folder = if path.is_dir() { path } else { path.parent().unwrap_or(Path::new("")) };
@@ -39,35 +34,12 @@ pub fn inspect(path: &Path, files: &[PathBuf]) -> Result<Inspection, InspectErro
     let tokenizer_config = read_json(&folder.join("tokenizer_config.json"));
     let in_config = || tokenizer_config.get("chat_template").is_some();
     found.chat_template = Some(folder.join("chat_template.jinja").is_file() || in_config());
-    Ok(found.not_a_source(OBSTACLE))
-}
-
-fn header(path: &Path) -> Result<Map<String, Value>, InspectError> {
-    let wrong = |what: String| InspectError::Wrong { path: path.into(), what };
-    let unread = |error| InspectError::Read { path: path.into(), error };
-    let mut file = File::open(path).map_err(unread)?;
-    let length = file.metadata().map_err(unread)?.len();
-    let mut start = [0; 8];
-    file.read_exact(&mut start).map_err(|_| wrong(format!("has {length} bytes; a safetensors file has at least 8")))?;
-    let header = u64::from_le_bytes(start);
-    if header > LONGEST_HEADER.min(length - 8) {
-        let most = LONGEST_HEADER.min(length - 8);
-        return Err(wrong(format!(
-            "says that its header has {header} bytes, expected at most {most}; it is cut, or damaged"
-        )));
+    if !path.is_dir() {
+        return Ok(found.not_a_source(ALONE));
     }
-    let mut text = Vec::new();
-    file.take(header).read_to_end(&mut text).map_err(unread)?;
-    serde_json::from_slice(&text).map_err(|error| wrong(format!("has a header that is not right: {error}")))
-}
-
-/// Type, values and bytes.
-fn describe(tensor: &Value) -> Option<(String, u64, Option<u64>)> {
-    let kind = tensor.get("dtype")?.as_str()?.to_owned();
-    let shape = tensor.get("shape")?.as_array()?;
-    let values = shape.iter().try_fold(1_u64, |product, size| product.checked_mul(size.as_u64()?))?;
-    let offset = |index: usize| tensor.get("data_offsets")?.get(index)?.as_u64();
-    Some((kind, values, Some(offset(1)?.checked_sub(offset(0)?)?)))
+    let obstacle = gguf::obstacle(path);
+    found.targets = TARGETS.map(|target| Target { target, obstacle: obstacle.clone() }).into();
+    Ok(found)
 }
 
 fn sizes(config: &Value) -> Sizes {

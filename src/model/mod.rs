@@ -40,7 +40,7 @@ pub struct ModelFolder {
 
 #[derive(Debug, thiserror::Error)]
 pub enum ModelError {
-    #[error("'{}' is no model folder: it has no {CONFIG_FILE}; `ortalk build` makes one from a GGUF file", .0.display())]
+    #[error("'{}' is no model folder: it has no {CONFIG_FILE}; `ortalk build` makes one from a GGUF file or a checkpoint folder", .0.display())]
     NotAModelFolder(PathBuf),
     #[error("'{}' cannot be read: {error}", path.display())]
     Read { path: PathBuf, error: std::io::Error },

@@ -7,6 +7,7 @@ mod bundle;
 #[path = "../support/tiny_llama.rs"]
 mod tiny_llama;
 
+mod architectures;
 mod child;
 mod engine;
 mod pipeline;

@@ -5,32 +5,35 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ortalk::decoder::{ChildDecoder, ChildOptions, Deadlines, DecodeError, Decoder, LaneProvider, LaneRequest};
-use ortalk::model::NPU_FILE;
+use ortalk::builder::npu::NpuStage;
+use ortalk::decoder::{
+    ChildDecoder, ChildOptions, Deadlines, DecodeError, Decoder, LaneProvider, LaneRequest, StaticDecoder,
+};
+use ortalk::model::{NPU_FILE, NpuBundle};
 use ortalk::onnx_runtime::{CompileRequest, QNN_PROVIDER, QnnPlugin, compile_in_child};
 
-use super::bundle::{Built, CHUNK, CONTEXT, quantized};
-use super::support::{library, plugin, x_elite};
+use super::bundle::{CHUNK, CONTEXT, ONE_THREAD, SINK, quantized, run_stages};
+use super::support::{library, plugin, runtime, x_elite};
 
 const EXECUTABLE: &str = env!("CARGO_BIN_EXE_ortalk");
 
-/// Compiles the bundle's two graphs and has it name the results.
-fn compile(built: &Built) {
-    let mut bundle = built.bundle();
+/// Compiles the two graphs of the bundle in a folder and has it name the results.
+fn compile(folder: &Path) {
+    let mut bundle = NpuBundle::read(folder).unwrap();
     for file in [&mut bundle.files.prefill, &mut bundle.files.decode] {
         let compiled = format!("compiled_{file}");
         let request = CompileRequest {
             library: library().into(),
             plugin: plugin(),
-            model: built.folder.join(&*file),
-            output: built.folder.join(&compiled),
+            model: folder.join(&*file),
+            output: folder.join(&compiled),
             options: x_elite(),
         };
         let limit = Duration::from_secs(120);
         compile_in_child(Path::new(EXECUTABLE), &request, limit, &mut |_| ControlFlow::Continue(())).unwrap();
         *file = compiled;
     }
-    std::fs::write(built.folder.join(NPU_FILE), serde_json::to_vec(&bundle).unwrap()).unwrap();
+    std::fs::write(folder.join(NPU_FILE), serde_json::to_vec(&bundle).unwrap()).unwrap();
 }
 
 fn open(folder: &Path, plugin: QnnPlugin) -> Result<ChildDecoder, DecodeError> {
@@ -49,7 +52,7 @@ fn cosine(a: &[f32], b: &[f32]) -> f32 {
 fn a_compiled_bundle_answers_as_its_graphs_on_the_cpu() {
     let built = quantized();
     let mut cpu = built.decoder();
-    compile(&built);
+    compile(&built.folder);
     let mut npu = open(&built.folder, plugin()).unwrap();
     let ready = npu.ready();
     assert_eq!(ready.provider, QNN_PROVIDER);
@@ -69,6 +72,32 @@ fn a_compiled_bundle_answers_as_its_graphs_on_the_cpu() {
     };
     compare(prompt);
     answer.iter().for_each(|token| compare(&[*token]));
+}
+
+/// Norms over single heads are on the NPU, too.
+#[test]
+fn a_compiled_qwen3_answers_as_its_graphs_on_the_cpu() {
+    let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/models");
+    let tokens: Vec<u32> = serde_json::from_slice(&std::fs::read(fixtures.join("tokens.json")).unwrap()).unwrap();
+    let home = tempfile::tempdir().unwrap();
+    let source = fixtures.join("qwen3-odd.gguf");
+    let folder = run_stages(&source, &home.path().join("model"), NpuStage::Quantize, Some(SINK)).join("quantized");
+    let session = |graph: &Path| runtime().cpu_session(graph, ONE_THREAD);
+    let bundle = NpuBundle::read(&folder).unwrap();
+    let mut cpu = StaticDecoder::new(&runtime(), &folder, bundle, ONE_THREAD, &session).unwrap();
+    compile(&folder);
+    let mut npu = open(&folder, plugin()).unwrap();
+    for graph in &npu.ready().placement {
+        let placement = graph.placement.as_ref().unwrap();
+        assert!(placement.total() > 0 && placement.nodes_on(QNN_PROVIDER) == placement.total(), "{graph:?}");
+    }
+    let (prompt, answer) = tokens.split_at(2 * CHUNK + 3);
+    for part in [prompt].into_iter().chain(answer.chunks(1)) {
+        cpu.forward(part).unwrap();
+        npu.forward(part).unwrap();
+        let cosine = cosine(cpu.logits(), npu.logits());
+        assert!(cosine > 0.999, "{cosine} at {}", npu.position());
+    }
 }
 
 #[test]

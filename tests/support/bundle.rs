@@ -92,6 +92,12 @@ fn build(last: NpuStage, folder: &str, sink: Option<u32>) -> Built {
     let home = tempfile::tempdir().unwrap();
     let source = home.path().join("tiny.gguf");
     std::fs::write(&source, model.gguf()).unwrap();
+    let work = run_stages(&source, &home.path().join("model"), last, sink);
+    Built { model, folder: work.join(folder), home }
+}
+
+/// Runs a build's stages up to `last`, and returns the working folder.
+pub fn run_stages(source: &Path, output: &Path, last: NpuStage, sink: Option<u32>) -> PathBuf {
     let options = NpuBuildOptions {
         common: BuildOptions::default(),
         target: NpuTarget { soc: "x-elite".into(), soc_model: 60, htp_arch: 73 },
@@ -101,8 +107,7 @@ fn build(last: NpuStage, folder: &str, sink: Option<u32>) -> Built {
         stop_after: Some(last),
         keep: true,
     };
-    let report = npu::build(&source, &home.path().join("model"), &options, &WideRanges { sink }, &mut |_| {}).unwrap();
-    Built { model, folder: report.folder.join(folder), home }
+    npu::build(source, output, &options, &WideRanges { sink }, &mut |_| {}).unwrap().folder
 }
 
 impl Built {

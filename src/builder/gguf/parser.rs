@@ -1,5 +1,6 @@
 //! Walks through a GGUF file's bytes: header, metadata, tensor descriptions; what it finds goes into `Gguf`.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -39,7 +40,7 @@ pub fn parse(data: &[u8]) -> Result<Gguf<'_>, GgufError> {
         let key = cursor.string(Place::Key(index))?;
         let kind = cursor.u32(Place::Value(key))?;
         let value = cursor.value(key, kind, 0)?;
-        if metadata.insert(key, value).is_some() {
+        if metadata.insert(Cow::Borrowed(key), value).is_some() {
             return Err(GgufError::DuplicateKey { key: shorten(key) });
         }
     }
@@ -56,15 +57,15 @@ pub fn parse(data: &[u8]) -> Result<Gguf<'_>, GgufError> {
     let mut tensors = BTreeMap::new();
     for info in infos {
         let tensor = info.locate(space, alignment)?;
-        let name = tensor.name;
-        if tensors.insert(name, tensor).is_some() {
-            return Err(GgufError::DuplicateTensor { tensor: shorten(name) });
+        let name = tensor.name.clone();
+        if let Some(first) = tensors.insert(name, tensor) {
+            return Err(GgufError::DuplicateTensor { tensor: shorten(&first.name) });
         }
     }
-    Ok(Gguf { metadata, tensors })
+    Ok(Gguf { metadata, tensors, converted: true })
 }
 
-fn alignment(metadata: &BTreeMap<&str, Value<'_>>) -> Result<u64, GgufError> {
+fn alignment(metadata: &BTreeMap<Cow<'_, str>, Value<'_>>) -> Result<u64, GgufError> {
     let Some(value) = metadata.get("general.alignment") else { return Ok(DEFAULT_ALIGNMENT) };
     let found = value.as_unsigned().ok_or_else(|| GgufError::WrongValue {
         key: "general.alignment".to_owned(),
@@ -117,7 +118,7 @@ impl<'a> TensorInfo<'a> {
             space.get(start..end)
         };
         match range() {
-            Some(bytes) => Ok(Tensor { name, kind, shape, bytes }),
+            Some(bytes) => Ok(Tensor { name: Cow::Borrowed(name), kind, shape, bytes }),
             None => Err(GgufError::OutOfFile {
                 tensor: shorten(name),
                 offset,

@@ -55,7 +55,7 @@ pub fn describe(
 
 /// Writes everything but graphs and sink into a bundle's folder.
 pub fn write(source: &Source<'_>, folder: &NewFolder, bundle: &NpuBundle) -> Result<(), BuildError> {
-    write_descriptions(source, folder, &source.vocabulary()?, Graphs::Bundle(bundle))?;
+    write_descriptions(source, folder, &source.texts()?, Graphs::Bundle(bundle))?;
     write_bundle(folder.path(), bundle)
 }
 

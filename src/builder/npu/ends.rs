@@ -123,7 +123,7 @@ fn write_rows(rows: Rows<'_, '_>, data: &mut DataFile) -> Result<Region, StoreEr
             rows.read(first + index, row);
         }
         if !values.iter().all(|value| value.is_finite()) {
-            return Err(ModelError::NotFinite { tensor: rows.tensor.name.to_owned() }.into());
+            return Err(ModelError::NotFinite { tensor: rows.tensor.name.to_string() }.into());
         }
         data.write(region.offset + (first * width) as u64 * 4, &float_bytes(&values))?;
     }

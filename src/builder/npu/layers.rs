@@ -6,8 +6,9 @@
 //! - The cache and both products with it have signed 16-bit codes: HTP multiplies unsigned 16-bit activations by signed ones
 //!   (it would silently take 8 bits of unsigned ones), and only into signed ones, which are converted for what follows.
 //! - Grouped-query attention without repeated keys and values: the queries of a group are rows of one matrix.
+//! - Norms over three dimensions: of four HTP computes something else, without a word.
 //! - Rotation by slices, with the halves swapped and the sign in `sin`.
-//! - The scores' factor 1 / sqrt(head_size) is folded into the query's weights.
+//! - The scores' factor 1 / sqrt(head_size) is folded into the query's weights, or into those of the norm behind them.
 
 use super::graph::{Node, Observed, Operation, RangeSource, StaticGraph, Tensor, TensorId, Weight};
 use crate::builder::architecture::{Architecture, Dimensions, Heads, OUTPUT_NORM, Projection};
@@ -156,18 +157,31 @@ impl Decoder<'_, '_> {
         let Dimensions { hidden, head_size, .. } = *self.dimensions;
         let (tokens, heads) = (self.graph.tokens, self.dimensions.head_count(projection.heads));
         let mut weight = Weight::matrix(format!("blk.{layer}.{}", projection.tensor), hidden, heads * head_size);
-        weight.interleaved_head = projection.interleaved.then_some(head_size);
-        if projection.heads == Heads::Query {
-            weight.factor = (1.0 / (head_size as f64).sqrt()) as f32;
+        weight.interleaved_head = projection.interleaved_head(self.gguf, head_size);
+        let factor = match projection.heads {
+            Heads::Query => (1.0 / (head_size as f64).sqrt()) as f32,
+            Heads::KeyValue => 1.0,
+        };
+        // A norm would undo it.
+        if projection.norm.is_none() {
+            weight.factor = factor;
         }
         let projected = self.linear(name, weight, input);
-        if tokens == 1 {
-            return self.reshape(format!("{name}/heads"), projected, &[1, heads, 1, head_size]);
-        }
-        let split = self.reshape(format!("{name}/split"), projected, &[1, tokens, heads, head_size]);
-        let permutation = vec![0, 2, 1, 3];
         let shape = [1, heads, tokens, head_size];
-        self.moved(format!("{name}/heads"), Operation::Transpose { permutation }, &[split], &shape)
+        let split = if tokens == 1 {
+            self.reshape(format!("{name}/heads"), projected, &shape)
+        } else {
+            let split = self.reshape(format!("{name}/split"), projected, &[1, tokens, heads, head_size]);
+            let permutation = vec![0, 2, 1, 3];
+            self.moved(format!("{name}/heads"), Operation::Transpose { permutation }, &[split], &shape)
+        };
+        let Some(norm) = projection.norm else { return split };
+        let weight = Weight { factor, ..Weight::vector(format!("blk.{layer}.{norm}.weight"), head_size) };
+        let norm = Operation::RmsNorm { weight, epsilon: self.dimensions.norm_epsilon };
+        let rows = [1, heads * tokens, head_size];
+        let split = self.reshape(format!("{name}/rows"), split, &rows);
+        let normed = self.node(format!("{name}/normed"), norm, &[split], &rows, observed(1));
+        self.reshape(format!("{name}/normed_heads"), normed, &shape)
     }
 
     /// Rotary position embedding (Su et al., 2021): x * cos + swap_halves(x) * sin.

@@ -1,4 +1,4 @@
-//! The builder's NPU target: from a GGUF file to a bundle as `model::NpuBundle` describes it.
+//! The builder's NPU target: from a checkpoint to a bundle as `model::NpuBundle` describes it.
 //!
 //! `layers` says what the decoder computes, as a static `graph`; `float` and `quantized` write it as ONNX (`operators`,
 //! `weights`), `ends` the parts that run on the CPU, `bundle` and `sink` the rest of a folder. `export`, `quantize` and
@@ -31,15 +31,14 @@ mod weights;
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::time::{Instant, UNIX_EPOCH};
+use std::time::Instant;
 
 use serde_json::json;
 
 use super::BuildOptions;
 use super::error::BuildError;
 use super::folder::NewFolder;
-use super::mapped_file::MappedFile;
-use super::source::Source;
+use super::source::{Source, SourceFiles, Stamp};
 use crate::model::{NpuBundle, NpuTarget, Precision};
 use graph::StaticGraph;
 use stage::WorkFolder;
@@ -151,7 +150,7 @@ struct Build<'b, 'a> {
     laboratory: &'b dyn Laboratory,
 }
 
-/// Builds a bundle for an NPU from a GGUF file.
+/// Builds a bundle for an NPU from a GGUF file or a checkpoint folder.
 ///
 /// `output` must not exist or be an empty folder; it appears whole, by a rename, when everything is done and the quantized
 /// model is good enough. The working folder beside it stays when the build fails, so that the next one goes on from there.
@@ -163,13 +162,13 @@ pub fn build(
     progress: &mut dyn FnMut(NpuProgress),
 ) -> Result<NpuBuildReport, NpuBuildError> {
     let started = Instant::now();
-    let file = MappedFile::open(source).map_err(|error| BuildError::Read { path: source.to_owned(), error })?;
-    let model = Source::read(source, &file, &options.common)?;
+    let files = SourceFiles::open(source)?;
+    let model = Source::read(&files, &options.common)?;
     let shape = Shape::choose(options, model.dimensions.context)?;
     // Better now than after minutes; the folder itself is made at the end.
     drop(NewFolder::create(output)?);
     // A vocabulary that cannot be written, likewise.
-    model.vocabulary()?;
+    model.texts()?;
     let mut work = WorkFolder::open(&work_folder(output)?, identity(source, options, shape)?)?;
     let build = Build { source: &model, options, shape, laboratory };
 
@@ -260,17 +259,11 @@ impl Shape {
 
 /// All that makes the stages' results what they are.
 fn identity(source: &Path, options: &NpuBuildOptions, shape: Shape) -> Result<serde_json::Value, BuildError> {
-    let read = || -> std::io::Result<_> {
-        let metadata = std::fs::metadata(source)?;
-        let age = metadata.modified()?.duration_since(UNIX_EPOCH).unwrap_or_default();
-        Ok((std::fs::canonicalize(source)?, metadata.len(), age.as_nanos().to_string()))
-    };
-    let (path, bytes, modified) = read().map_err(|error| BuildError::Read { path: source.to_owned(), error })?;
+    let Stamp { path, files } = Stamp::of(source)?;
     let sampling = options.common.sampling.map(|s| (s.temperature, s.top_p, s.top_k));
     Ok(json!({
         "source": path.to_string_lossy(),
-        "bytes": bytes,
-        "modified": modified,
+        "files": files,
         "target": options.target,
         "precision": options.precision,
         "context": shape.context,

@@ -17,7 +17,7 @@ use super::layers::{MASKED, decoder};
 use crate::builder::architecture::{self, Dimensions};
 use crate::builder::blocks::TensorType;
 use crate::builder::gguf::Gguf;
-use crate::builder::testing::{GgufWriter, Tiny, text, tiny_llama};
+use crate::builder::testing::{GgufWriter, Tiny, renamed, tiny_llama, tiny_qwen3};
 use crate::model::IntegerType;
 use evaluate::{Array, evaluate};
 use reference::Reference;
@@ -28,13 +28,7 @@ const TOKENS: [usize; 11] = [1, 70, 71, 5, 200, 33, 33, 90, 14, 2, 150];
 
 /// The tiny llama under another name, with the biases that such models have.
 fn tiny_qwen2() -> GgufWriter {
-    let mut file = tiny_llama(TensorType::Q8_0);
-    for (key, _) in &mut file.keys {
-        if let Some(rest) = key.strip_prefix("llama.") {
-            *key = format!("qwen2.{rest}");
-        }
-    }
-    file.key("general.architecture", text("qwen2"));
+    let mut file = renamed(tiny_llama(TensorType::Q8_0), "qwen2");
     let Tiny { layers, hidden, heads, kv_heads, .. } = Tiny::of(TensorType::Q8_0);
     let mut rng = ChaCha8Rng::seed_from_u64(3);
     for layer in 0..layers {
@@ -117,7 +111,8 @@ fn run(model: &Model<'_>, tokens: &[usize]) -> Vec<Vec<f64>> {
 
 #[test]
 fn the_graphs_compute_the_model() {
-    for file in [tiny_llama(TensorType::Q8_0), tiny_llama(TensorType::Q4_1), tiny_qwen2()] {
+    for file in [tiny_llama(TensorType::Q8_0), tiny_llama(TensorType::Q4_1), tiny_qwen2(), tiny_qwen3(TensorType::Q8_0)]
+    {
         let bytes = file.bytes();
         let model = Model::read(&bytes);
         let found = run(&model, &TOKENS);
@@ -136,8 +131,13 @@ fn the_graphs_compute_the_model() {
 
 #[test]
 fn prefill_and_decode_share_names_ranges_and_weights() {
-    let bytes = tiny_qwen2().bytes();
-    let model = Model::read(&bytes);
+    for file in [tiny_qwen2(), tiny_qwen3(TensorType::Q8_0)] {
+        share_names_ranges_and_weights(&file.bytes());
+    }
+}
+
+fn share_names_ranges_and_weights(bytes: &[u8]) {
+    let model = Model::read(bytes);
     let [prefill, decode] = [model.graph(CHUNK), model.graph(1)];
     let observed =
         |graph: &StaticGraph| -> Vec<String> { graph.observed().map(|(tensor, _)| tensor.name.clone()).collect() };
@@ -162,8 +162,13 @@ fn prefill_and_decode_share_names_ranges_and_weights() {
 /// What calibration sees lies as the graph says: whole tokens on that axis, whole rows of columns after it.
 #[test]
 fn observed_tensors_lie_as_it_is_said() {
-    let bytes = tiny_qwen2().bytes();
-    let model = Model::read(&bytes);
+    for file in [tiny_qwen2(), tiny_qwen3(TensorType::Q8_0)] {
+        lie_as_it_is_said(&file.bytes());
+    }
+}
+
+fn lie_as_it_is_said(bytes: &[u8]) {
+    let model = Model::read(bytes);
     for tokens in [CHUNK, 1] {
         let graph = model.graph(tokens);
         let (mut scores, mut masked) = (0, 0);

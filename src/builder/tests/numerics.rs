@@ -10,7 +10,7 @@ use rand_chacha::ChaCha8Rng;
 use super::super::blocks::TensorType;
 use super::super::onnx_proto::NodeProto;
 use super::super::repack::BLOCK;
-use super::super::testing::{GgufWriter, Tiny, random_blocks, text, tiny_llama};
+use super::super::testing::{GgufWriter, QWEN3_HEAD, Tiny, random_blocks, renamed, tiny_llama, tiny_qwen3};
 use super::{Built, built, message};
 
 const HEAD: &str = "output.weight";
@@ -188,18 +188,41 @@ fn types_may_differ_between_the_parts_of_a_matrix() {
 
 #[test]
 fn qwen2_rows_stay_where_they_are() {
-    let mut file = tiny_llama(TensorType::Q8_0);
-    for (key, _) in &mut file.keys {
-        if let Some(rest) = key.strip_prefix("llama.") {
-            *key = format!("qwen2.{rest}");
-        }
-    }
-    file.key("general.architecture", text("qwen2"));
+    let file = renamed(tiny_llama(TensorType::Q8_0), "qwen2");
     let built = built(&file);
     for (node, expected) in layer(&file, TensorType::Q8_0, 0, false) {
         assert!(built.matrix(&node) == expected, "{node}");
     }
     assert_eq!(built.json("genai_config.json")["model"]["type"], "qwen2");
+}
+
+#[test]
+fn qwen3_heads_are_normed_before_attention() {
+    let file = tiny_qwen3(TensorType::Q8_0);
+    let built = built(&file);
+    let Tiny { hidden, heads, kv_heads, .. } = Tiny::of(TensorType::Q8_0);
+    assert_ne!(heads * QWEN3_HEAD, hidden);
+    for (node, expected) in layer(&file, TensorType::Q8_0, 1, false) {
+        assert!(built.matrix(&node) == expected, "{node}");
+    }
+    let (query, other) = ((heads * QWEN3_HEAD) as i64, (kv_heads * QWEN3_HEAD) as i64);
+    assert_eq!(built.integers("qkv.sizes"), [query, other, other]);
+    let attention = built.node("layers.1.attention");
+    let split = ["query", "key", "value"].map(|part| format!("layers.1.{part}"));
+    assert_eq!(built.node(&split[0]).output, split);
+    assert_eq!(attention.input[2], split[2], "values have no norm");
+    for (index, (part, tensor)) in [("query", "attn_q_norm"), ("key", "attn_k_norm")].into_iter().enumerate() {
+        // From the attention operator back to the projection.
+        let join = built.node(&attention.input[index]);
+        let norm = built.node(&join.input[0]);
+        let cut = built.node(&norm.input[0]);
+        let kinds = [join, norm, cut].map(|node| node.op_type.as_deref());
+        assert_eq!(kinds, [Some("Reshape"), Some("SimplifiedLayerNormalization"), Some("Reshape")]);
+        assert_eq!(built.integers(&cut.input[1]), [0, 0, -1, QWEN3_HEAD as i64]);
+        assert_eq!(cut.input[0], format!("layers.1.{part}"));
+        assert_eq!(built.floats(&norm.input[1]), original(&file, &format!("blk.1.{tensor}.weight")));
+    }
+    assert_eq!(built.json("genai_config.json")["model"]["type"], "qwen3");
 }
 
 #[test]

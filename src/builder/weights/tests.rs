@@ -8,7 +8,7 @@ use crate::builder::testing::random_blocks;
 
 fn tensor(kind: TensorType, shape: &[usize], bytes: &[u8]) -> Tensor<'static> {
     // The tests leak a few kilobytes and in turn need no owners.
-    Tensor { name: "t", kind, shape: shape.to_vec(), bytes: bytes.to_vec().leak() }
+    Tensor { name: "t".into(), kind, shape: shape.to_vec(), bytes: bytes.to_vec().leak() }
 }
 
 fn floats(values: &[f32]) -> Vec<u8> {

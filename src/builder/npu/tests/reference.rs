@@ -1,5 +1,5 @@
-//! A llama or qwen2 by its definition, one token at a time, on the tensors as the GGUF file has them: the rows of a llama's
-//! heads are stored so that rotation turns neighbours, a qwen2's so that it turns halves.
+//! A llama, qwen2 or qwen3 by its definition, one token at a time, on the tensors as the GGUF file has them: the rows of a
+//! llama's heads are stored so that rotation turns neighbours, the others' so that it turns halves.
 
 use crate::builder::architecture::{Dimensions, EMBEDDING, OUTPUT_NORM};
 use crate::builder::gguf::Gguf;
@@ -48,7 +48,11 @@ impl<'g, 'a> Reference<'g, 'a> {
         let position = self.cache[layer][0].len();
         let [mut query, mut key, value] =
             ["q", "k", "v"].map(|part| self.product(&format!("blk.{layer}.attn_{part}"), normed));
-        for vector in [&mut query, &mut key] {
+        for (vector, part) in [(&mut query, "q"), (&mut key, "k")] {
+            let norm = format!("blk.{layer}.attn_{part}_norm.weight");
+            if self.gguf.tensor(&norm).is_some() {
+                *vector = vector.chunks(head_size).flat_map(|head| self.norm(&norm, head)).collect();
+            }
             vector.chunks_mut(head_size).for_each(|head| self.rotate(head, position));
         }
         let [keys, values] = &mut self.cache[layer];

@@ -1,0 +1,227 @@
+//! Reads a checkpoint folder as Hugging Face's hub has them: `config.json`, one or several safetensors files, and the
+//! tokenizer's files.
+//!
+//! Keys and tensors are given the names that llama.cpp's converter gives them, so that everything else knows one set of
+//! names; errors are put back into the folder's own. `texts` reads what concerns text.
+
+mod config;
+#[cfg(test)]
+mod tests;
+mod texts;
+
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+use super::architecture::{EMBEDDING, OUTPUT, OUTPUT_NORM, ROPE_FACTORS};
+use super::blocks::TensorType;
+use super::error::{BuildError, ModelError};
+use super::gguf::{Gguf, GgufError, Tensor};
+use super::mapped_file::MappedFile;
+use super::safetensors;
+
+const CONFIG: &str = "config.json";
+const WEIGHTS: &str = "model.safetensors";
+/// Says in which file each tensor is, where there are several.
+const INDEX: &str = "model.safetensors.index.json";
+
+/// An opened folder.
+#[derive(Debug)]
+pub struct Checkpoint {
+    folder: PathBuf,
+    config: Value,
+    files: Vec<(PathBuf, MappedFile)>,
+    /// Divisors of the rotary frequencies, as a GGUF file has them (float32).
+    rope_factors: Option<Vec<u8>>,
+}
+
+/// Tensors outside the layers.
+const TENSORS: [(&str, &str); 3] =
+    [("model.embed_tokens.weight", EMBEDDING), ("model.norm.weight", OUTPUT_NORM), (HEAD, OUTPUT)];
+const HEAD: &str = "lm_head.weight";
+
+/// What is in `model.layers.N.` and in `blk.N.`, before `.weight` or `.bias`.
+const LAYER_PARTS: [(&str, &str); 11] = [
+    ("input_layernorm", "attn_norm"),
+    ("self_attn.q_proj", "attn_q"),
+    ("self_attn.k_proj", "attn_k"),
+    ("self_attn.v_proj", "attn_v"),
+    ("self_attn.q_norm", "attn_q_norm"),
+    ("self_attn.k_norm", "attn_k_norm"),
+    ("self_attn.o_proj", "attn_output"),
+    ("post_attention_layernorm", "ffn_norm"),
+    ("mlp.gate_proj", "ffn_gate"),
+    ("mlp.up_proj", "ffn_up"),
+    ("mlp.down_proj", "ffn_down"),
+];
+
+impl Checkpoint {
+    /// Whether a path is a folder that a model can be built from; model folders are not.
+    pub fn is_at(path: &Path) -> bool {
+        path.join(CONFIG).is_file() && !path.join(crate::model::CONFIG_FILE).exists()
+    }
+
+    pub fn open(folder: &Path) -> Result<Self, BuildError> {
+        let config = read_json(&folder.join(CONFIG))?.unwrap_or_default();
+        let of_model = |error| BuildError::Model { path: folder.join(CONFIG), error };
+        let rope_factors = config::rope_factors(&config).map_err(of_model)?;
+        let open = |name: String| {
+            let path = folder.join(name);
+            match MappedFile::open(&path) {
+                Ok(file) => Ok((path, file)),
+                Err(error) => Err(BuildError::Read { path, error }),
+            }
+        };
+        let files = weight_files(folder)?.into_iter().map(open).collect::<Result<_, _>>()?;
+        Ok(Self { folder: folder.to_owned(), config, files, rope_factors })
+    }
+
+    /// Of all weights' files.
+    pub fn bytes(&self) -> usize {
+        self.files.iter().map(|(_, file)| file.len()).sum()
+    }
+
+    /// What a GGUF file of this model would say of its sizes, and its tensors; nothing of its vocabulary.
+    pub fn as_gguf(&self) -> Result<Gguf<'_>, BuildError> {
+        let of_model = |error| BuildError::Model { path: self.folder.join(CONFIG), error };
+        let metadata = config::metadata(&self.config).map_err(of_model)?;
+        let tied = self.config.get("tie_word_embeddings").and_then(Value::as_bool);
+        let mut tensors = BTreeMap::new();
+        for (path, file) in &self.files {
+            let entries =
+                safetensors::parse(file).map_err(|error| BuildError::Safetensors { path: path.clone(), error })?;
+            for entry in entries {
+                // A copy of what the embedding has already.
+                if entry.name == HEAD && tied == Some(true) {
+                    continue;
+                }
+                let name = entry.name.clone();
+                let of_file = |error| BuildError::Model { path: path.clone(), error };
+                let tensor = tensor(entry).map_err(of_file)?;
+                if tensors.insert(tensor.name.clone(), tensor).is_some() {
+                    return Err(of_file(GgufError::DuplicateTensor { tensor: name }.into()));
+                }
+            }
+        }
+        if tied == Some(false) && !tensors.contains_key(OUTPUT) {
+            return Err(of_model(ModelError::MissingTensor { tensor: HEAD.to_owned() }));
+        }
+        if let Some(bytes) = &self.rope_factors {
+            let (name, shape) = (Cow::Borrowed(ROPE_FACTORS), vec![bytes.len() / 4]);
+            tensors.insert(name.clone(), Tensor { name, kind: TensorType::F32, shape, bytes });
+        }
+        Ok(Gguf::assemble(metadata, tensors))
+    }
+}
+
+/// Puts an error about a GGUF file's keys and tensors into the words of a checkpoint.
+pub fn in_own_words(error: ModelError) -> ModelError {
+    match error {
+        ModelError::Gguf(GgufError::MissingKey { key }) => {
+            let (key, expected) = (config::own_key(&key), format!("a value in {CONFIG}"));
+            ModelError::Value { key, found: "missing".to_owned(), expected }
+        }
+        ModelError::Gguf(GgufError::WrongValue { key, found, expected }) => {
+            ModelError::Value { key: config::own_key(&key), found, expected: expected.to_owned() }
+        }
+        ModelError::Value { key, found, expected } => ModelError::Value { key: config::own_key(&key), found, expected },
+        ModelError::MissingTensor { tensor } => ModelError::MissingTensor { tensor: own_tensor(&tensor) },
+        ModelError::NotFinite { tensor } => ModelError::NotFinite { tensor: own_tensor(&tensor) },
+        ModelError::TensorShape { tensor, found, expected } => {
+            let turned = |shape: Vec<usize>| shape.into_iter().rev().collect();
+            ModelError::TensorShape { tensor: own_tensor(&tensor), found: turned(found), expected: turned(expected) }
+        }
+        ModelError::UnknownTensors { architecture, first, others } => {
+            ModelError::UnknownTensors { architecture, first: own_tensor(&first), others }
+        }
+        other => other,
+    }
+}
+
+/// The names of the files with weights.
+fn weight_files(folder: &Path) -> Result<Vec<String>, BuildError> {
+    let wrong = |problem: String| BuildError::Checkpoint { path: folder.to_owned(), problem };
+    let Some(index) = read_json(&folder.join(INDEX))? else {
+        return match folder.join(WEIGHTS).is_file() {
+            true => Ok(vec![WEIGHTS.to_owned()]),
+            false => Err(wrong(format!("has neither {WEIGHTS} nor {INDEX}; other formats of weights are not read"))),
+        };
+    };
+    let map = index.get("weight_map").and_then(Value::as_object);
+    let map = map.ok_or_else(|| wrong(format!("has no \"weight_map\" in its {INDEX}")))?;
+    let mut files = BTreeSet::new();
+    for (tensor, file) in map {
+        // A name, and nothing that leads out of the folder.
+        let name = file.as_str().filter(|name| !name.contains(['/', '\\']) && name.ends_with(".safetensors"));
+        let name = name.ok_or_else(|| {
+            wrong(format!("has {tensor:?} in {file} by its {INDEX}, expected the name of a .safetensors file"))
+        })?;
+        files.insert(name.to_owned());
+    }
+    if files.is_empty() {
+        Err(wrong(format!("has no tensors by its {INDEX}")))
+    } else {
+        Ok(files.into_iter().collect())
+    }
+}
+
+/// Nothing where the file is missing.
+fn read_json(path: &Path) -> Result<Option<Value>, BuildError> {
+    let text = match fs::read(path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(BuildError::Read { path: path.to_owned(), error }),
+    };
+    match serde_json::from_slice(&text) {
+        Ok(value) => Ok(Some(value)),
+        Err(error) => Err(BuildError::Read { path: path.to_owned(), error: error.into() }),
+    }
+}
+
+fn tensor(entry: safetensors::Entry<'_>) -> Result<Tensor<'_>, ModelError> {
+    let kind = match entry.dtype.as_str() {
+        "F32" => TensorType::F32,
+        "F16" => TensorType::F16,
+        "BF16" => TensorType::Bf16,
+        _ => return Err(ModelError::TensorType { tensor: entry.name, found: entry.dtype }),
+    };
+    let elements = entry.elements();
+    if elements == 0 || elements.checked_mul(kind.block_bytes()) != Some(entry.bytes.len()) {
+        let (tensor, found) = (entry.name, entry.bytes.len());
+        return Err(ModelError::TensorBytes { tensor, shape: entry.shape, found });
+    }
+    let shape = entry.shape.iter().rev().copied().collect();
+    Ok(Tensor { name: Cow::Owned(gguf_tensor(entry.name)), kind, shape, bytes: entry.bytes })
+}
+
+/// llama.cpp's name of a tensor, or its own where it has none.
+fn gguf_tensor(name: String) -> String {
+    if let Some((_, known)) = TENSORS.iter().find(|(own, _)| *own == name) {
+        return (*known).to_owned();
+    }
+    let in_layer = || {
+        let (layer, rest) = name.strip_prefix("model.layers.")?.split_once('.')?;
+        let (part, end) = rest.rsplit_once('.')?;
+        let (_, known) = LAYER_PARTS.iter().find(|(own, _)| *own == part)?;
+        Some(format!("blk.{layer}.{known}.{end}"))
+    };
+    in_layer().unwrap_or(name)
+}
+
+/// The reverse of `gguf_tensor`.
+fn own_tensor(name: &str) -> String {
+    if let Some((own, _)) = TENSORS.iter().find(|(_, known)| *known == name) {
+        return (*own).to_owned();
+    }
+    let in_layer = || {
+        let (layer, rest) = name.strip_prefix("blk.")?.split_once('.')?;
+        let (part, end) = rest.rsplit_once('.')?;
+        let (own, _) = LAYER_PARTS.iter().find(|(_, known)| *known == part)?;
+        Some(format!("model.layers.{layer}.{own}.{end}"))
+    };
+    in_layer().unwrap_or_else(|| name.to_owned())
+}

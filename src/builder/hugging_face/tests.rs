@@ -1,0 +1,285 @@
+//! Folders written here, as transformers writes them and broken in chosen ways. What the models compute is compared with
+//! transformers in `tests/lane`.
+
+use std::fs;
+use std::path::Path;
+
+use pretty_assertions::assert_eq;
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::builder::source::{Source, SourceFiles, SpecialTokens, Texts};
+use crate::builder::{BuildOptions, SamplingDefaults};
+
+/// A qwen3 of one layer, all weights zero.
+struct Folder {
+    home: tempfile::TempDir,
+    config: Value,
+}
+
+fn file(tensors: &[(&str, &str, &[usize])]) -> Vec<u8> {
+    let mut header = serde_json::Map::new();
+    let mut end = 0;
+    for (name, dtype, shape) in tensors {
+        let start = end;
+        end += shape.iter().product::<usize>() * if *dtype == "F32" { 4 } else { 2 };
+        header.insert((*name).to_owned(), json!({"dtype": dtype, "shape": shape, "data_offsets": [start, end]}));
+    }
+    let header = Value::Object(header).to_string();
+    [&(header.len() as u64).to_le_bytes(), header.as_bytes(), &vec![0; end]].concat()
+}
+
+const LAYER: [(&str, &[usize]); 11] = [
+    ("input_layernorm", &[32]),
+    ("self_attn.q_proj", &[96, 32]),
+    ("self_attn.k_proj", &[32, 32]),
+    ("self_attn.v_proj", &[32, 32]),
+    ("self_attn.q_norm", &[32]),
+    ("self_attn.k_norm", &[32]),
+    ("self_attn.o_proj", &[32, 96]),
+    ("post_attention_layernorm", &[32]),
+    ("mlp.gate_proj", &[64, 32]),
+    ("mlp.up_proj", &[64, 32]),
+    ("mlp.down_proj", &[32, 64]),
+];
+
+impl Folder {
+    fn new() -> Self {
+        let config = json!({
+            "model_type": "qwen3", "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 1,
+            "num_attention_heads": 3, "num_key_value_heads": 1, "head_dim": 32, "max_position_embeddings": 128,
+            "rms_norm_eps": 1e-6, "rope_theta": 1_000_000, "rope_scaling": null, "hidden_act": "silu",
+            "tie_word_embeddings": true, "sliding_window": 16, "use_sliding_window": false,
+            "bos_token_id": 0, "eos_token_id": 1,
+        });
+        let folder = Self { home: tempfile::tempdir().unwrap(), config };
+        let names: Vec<_> = LAYER.map(|(part, shape)| (format!("model.layers.0.{part}.weight"), shape)).into();
+        let layer: Vec<_> = names.iter().map(|(name, shape)| (name.as_str(), "BF16", *shape)).collect();
+        folder.write("model-1.safetensors", &file(&layer));
+        folder.write(
+            "model-2.safetensors",
+            &file(&[("model.embed_tokens.weight", "F16", &[4, 32]), ("model.norm.weight", "F32", &[32])]),
+        );
+        let map =
+            json!({"weight_map": {"a": "model-1.safetensors", "b": "model-2.safetensors", "c": "model-1.safetensors"}});
+        folder.write(INDEX, map.to_string().as_bytes());
+        let tokenizer = json!({
+            "version": "1.0",
+            "added_tokens": [
+                {"id": 0, "content": "<s>", "single_word": false, "lstrip": false, "rstrip": false,
+                 "normalized": false, "special": true},
+                {"id": 2, "content": "<|im_end|>", "single_word": false, "lstrip": false, "rstrip": false,
+                 "normalized": false, "special": true},
+            ],
+            "normalizer": null, "pre_tokenizer": null, "post_processor": null, "decoder": null,
+            "model": {"type": "BPE", "vocab": {"<s>": 0, "a": 1, "<|im_end|>": 2}, "merges": []},
+        });
+        folder.write("tokenizer.json", tokenizer.to_string().as_bytes());
+        folder
+    }
+
+    fn write(&self, name: &str, bytes: &[u8]) {
+        fs::write(self.path().join(name), bytes).unwrap();
+    }
+
+    fn path(&self) -> &Path {
+        self.home.path()
+    }
+
+    fn read<T>(&self, then: impl FnOnce(&Source<'_>) -> T) -> Result<T, BuildError> {
+        self.write(CONFIG, self.config.to_string().as_bytes());
+        let files = SourceFiles::open(self.path())?;
+        Source::read(&files, &BuildOptions::default()).map(|source| then(&source))
+    }
+
+    fn texts(&self) -> Result<Texts, BuildError> {
+        self.read(|source| source.texts())?
+    }
+
+    fn message(&self) -> String {
+        let message = self.texts().unwrap_err().to_string();
+        assert!(message.contains(&*self.path().to_string_lossy()), "{message}");
+        message
+    }
+}
+
+#[test]
+fn sizes_and_tensors_are_found() {
+    let folder = Folder::new();
+    folder
+        .read(|source| {
+            let sizes = &source.dimensions;
+            assert_eq!(
+                [sizes.layers, sizes.hidden, sizes.feed_forward, sizes.heads, sizes.kv_heads, sizes.head_size],
+                [1, 32, 64, 3, 1, 32]
+            );
+            assert_eq!((sizes.vocabulary, sizes.context, sizes.norm_epsilon), (4, 128, 1e-6));
+            assert_eq!(sizes.rotary_frequencies[1], 1e6_f64.powf(-2.0 / 32.0));
+            assert_eq!(source.architecture.name, "qwen3");
+            let query = source.gguf.tensor("blk.0.attn_q.weight").unwrap();
+            assert_eq!((query.kind, &query.shape, query.bytes.len()), (TensorType::Bf16, &vec![32, 96], 96 * 32 * 2));
+            assert!(source.gguf.tensor("output.weight").is_none());
+            assert_eq!(source.parameters(), 3 * 32 + 2 * 32 + 4 * 32 + 2 * 96 * 32 + 2 * 32 * 32 + 3 * 64 * 32);
+        })
+        .unwrap();
+}
+
+#[test]
+fn names_are_put_back() {
+    for (part, _) in LAYER {
+        let own = format!("model.layers.7.{part}.weight");
+        let known = gguf_tensor(own.clone());
+        assert!(known.starts_with("blk.7."), "{known}");
+        assert_eq!(own_tensor(&known), own);
+    }
+    for own in ["model.embed_tokens.weight", "model.norm.weight", "lm_head.weight"] {
+        assert_eq!(own_tensor(&gguf_tensor(own.to_owned())), own);
+    }
+    assert_eq!(gguf_tensor("model.layers.0.mlp.experts.weight".to_owned()), "model.layers.0.mlp.experts.weight");
+}
+
+#[test]
+fn texts_and_sampling_come_from_the_first_file_that_says_something() {
+    let mut folder = Folder::new();
+    let texts = folder.texts().unwrap();
+    assert_eq!(texts.special, SpecialTokens { bos: Some(0), padding: None, ends: vec![1, 2] });
+    assert_eq!(texts.template, None);
+    assert_eq!(texts.tokenizer, fs::read(folder.path().join("tokenizer.json")).unwrap());
+    assert_eq!(folder.read(|source| source.sampling).unwrap(), SamplingDefaults::default());
+
+    folder.config["eos_token_id"] = Value::Null;
+    let template = json!([{"name": "tools", "template": "no"}, {"name": "default", "template": "yes"}]);
+    let config = json!({"eos_token": {"content": "<s>"}, "chat_template": template});
+    folder.write("tokenizer_config.json", config.to_string().as_bytes());
+    let texts = folder.texts().unwrap();
+    assert_eq!((texts.special.ends, texts.template.as_deref()), (vec![0, 2], Some("yes")));
+    assert_eq!(texts.config, json!({"eos_token": {"content": "<s>"}}));
+
+    let generation = json!({"eos_token_id": [2, 0], "temperature": 0.25, "top_p": 0.5, "top_k": 7, "pad_token_id": 3});
+    folder.write("generation_config.json", generation.to_string().as_bytes());
+    folder.write("chat_template.jinja", b"mine");
+    let texts = folder.texts().unwrap();
+    assert_eq!((texts.special.ends, texts.special.padding), (vec![2, 0], Some(3)));
+    assert_eq!(texts.template.as_deref(), Some("mine"));
+    let expected = SamplingDefaults { temperature: 0.25, top_p: 0.5, top_k: 7 };
+    assert_eq!(folder.read(|source| source.sampling).unwrap(), expected);
+}
+
+/// Frequencies of Llama 3.2's kind, worked out by its rule at the two ends and in between.
+#[test]
+fn long_waves_are_stretched() {
+    let mut folder = Folder::new();
+    folder.config["rope_scaling"] = json!({
+        "rope_type": "llama3", "factor": 32.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+        "original_max_position_embeddings": 64,
+    });
+    folder.config["rope_theta"] = json!(10_000.0);
+    let found = folder.read(|source| source.dimensions.rotary_frequencies.clone()).unwrap();
+    let plain = |pair: i32| 10_000_f64.powf(-2.0 * f64::from(pair) / 32.0);
+    // 64 / (2 pi) = 10.19 turns of the first wave: more than 4. Of the last there are 0.0018: less than 1.
+    assert_eq!(found[0], 1.0);
+    assert!((found[15] - plain(15) / 32.0).abs() < 1e-7 * plain(15));
+    // 64 * 0.31623 / (2 pi) = 3.2211 turns.
+    let smooth = (64.0 * plain(2) / (2.0 * std::f64::consts::PI) - 1.0) / 3.0;
+    assert!((smooth - 0.7404).abs() < 1e-4, "{smooth}");
+    assert!((found[2] - plain(2) * ((1.0 - smooth) / 32.0 + smooth)).abs() < 1e-6);
+}
+
+#[test]
+fn what_is_not_right_is_told_in_the_folder_s_own_words() {
+    let config = |key: &str, value: Value| {
+        let mut folder = Folder::new();
+        folder.config[key] = value;
+        folder.message()
+    };
+    let written = |name: &str, bytes: &[u8]| {
+        let folder = Folder::new();
+        folder.write(name, bytes);
+        folder.message()
+    };
+    let scaled = |kind: &str| json!({"rope_type": kind, "factor": 0.5});
+    for (message, expected) in [
+        (
+            config("model_type", json!("mamba")),
+            "key \"model_type\" is \"mamba\", expected one of those that can be built: llama, mistral, qwen2, qwen3",
+        ),
+        (
+            config("num_hidden_layers", Value::Null),
+            "key \"num_hidden_layers\" is missing, expected a value in config.json",
+        ),
+        (config("num_hidden_layers", json!("one")), "key \"num_hidden_layers\" is \"one\", expected a whole number"),
+        (
+            config("num_key_value_heads", json!(2)),
+            "key \"num_key_value_heads\" is 2, expected a divisor of the 3 heads",
+        ),
+        (
+            config("head_dim", json!(16)),
+            "key \"num_attention_heads\" is 3, expected heads of 16 that have a multiple of 32",
+        ),
+        (config("hidden_act", json!("gelu")), "key \"hidden_act\" is \"gelu\", expected \"silu\""),
+        (config("use_sliding_window", json!(true)), "key \"sliding_window\" is 16, expected none"),
+        (config("partial_rotary_factor", json!(0.5)), "key \"partial_rotary_factor\" is 0.5, expected 1"),
+        (config("rope_scaling", scaled("yarn")), "key \"rope_type\" is \"yarn\", expected \"default\", \"linear\" or"),
+        (config("rope_scaling", scaled("linear")), "key \"factor\" is 0.5, expected at least 1"),
+        (config("quantization_config", json!({"quant_method": "gptq"})), "key \"quantization_config\" is \"gptq\""),
+        (config("tie_word_embeddings", json!(false)), "tensor \"lm_head.weight\" is missing"),
+        (config("num_hidden_layers", json!(2)), "tensor \"model.layers.1.self_attn.q_proj.weight\" is missing"),
+        (config("eos_token_id", json!(4)), "key \"eos_token_id\" is 4, expected a token's number, below 4"),
+        (written("tokenizer.json", b"{}"), "has a tokenizer.json that is not right"),
+        (written(INDEX, b"{"), "model.safetensors.index.json: EOF while parsing"),
+        (
+            written(INDEX, br#"{"weight_map": {"a": "../model.safetensors"}}"#),
+            "expected the name of a .safetensors file",
+        ),
+        (written(INDEX, br#"{"weight_map": {"a": "absent.safetensors"}}"#), "absent.safetensors: "),
+        (
+            written("model-2.safetensors", &file(&[("x", "I64", &[2])])),
+            "model-2.safetensors: tensor \"x\" has the type I64",
+        ),
+        (written("model-2.safetensors", b"1234"), "model-2.safetensors has 4 bytes"),
+        (
+            written("model-2.safetensors", &file(&[("model.layers.0.mlp.up_proj.weight", "F16", &[2])])),
+            "tensor \"model.layers.0.mlp.up_proj.weight\" appears twice",
+        ),
+    ] {
+        assert!(message.contains(expected), "{message}\nshould contain\n{expected}");
+    }
+}
+
+#[test]
+fn shapes_are_told_as_the_folder_has_them() {
+    let error =
+        ModelError::TensorShape { tensor: "blk.3.ffn_up.weight".into(), found: vec![32, 16], expected: vec![32, 64] };
+    assert_eq!(
+        in_own_words(error).to_string(),
+        "tensor \"model.layers.3.mlp.up_proj.weight\" has the shape [16, 32], expected [64, 32]"
+    );
+}
+
+proptest! {
+    /// Whatever the configuration says, there is a model or a message.
+    #[test]
+    fn any_configuration_is_survived(
+        key in prop::sample::select(vec![
+            "hidden_size", "num_attention_heads", "num_key_value_heads", "head_dim", "rope_theta", "rms_norm_eps",
+            "max_position_embeddings", "num_hidden_layers", "rope_scaling", "eos_token_id", "tie_word_embeddings",
+        ]),
+        value in prop_oneof![
+            any::<u64>().prop_map(Value::from),
+            any::<i32>().prop_map(Value::from),
+            any::<f64>().prop_map(Value::from),
+            (any::<f64>(), any::<f64>(), any::<u32>()).prop_map(|(low, high, original)| json!({
+                "rope_type": "llama3", "factor": 8.0, "low_freq_factor": low, "high_freq_factor": high,
+                "original_max_position_embeddings": original,
+            })),
+            "[a-z]{0,4}".prop_map(Value::from),
+        ],
+    ) {
+        let mut folder = Folder::new();
+        folder.config[key] = value;
+        if let Err(error) = folder.texts() {
+            prop_assert!(!error.to_string().is_empty());
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! Each architecture as transformers computes it: tiny random models, and the logits that `tests/fixtures/make_tiny_models.py`
+//! wrote for them in float32.
+
+use std::path::{Path, PathBuf};
+
+use ortalk::builder::npu::NpuStage;
+use ortalk::builder::{self, BuildOptions};
+use ortalk::decoder::{Decoder, DecoderOptions, SharedBufferDecoder, StaticDecoder};
+use ortalk::model::{ModelFolder, NpuBundle};
+
+use crate::bundle::{CHUNK, CONTEXT, ONE_THREAD, run_stages};
+use crate::support::runtime;
+
+/// The fixtures' prompt; what follows is decoded token by token.
+const PROMPT: usize = 16;
+
+/// GGUF files, and checkpoint folders.
+const MODELS: [&str; 6] = ["qwen3-odd.gguf", "qwen3-even.gguf", "llama3-bf16", "llama-f32", "qwen2-f16", "qwen3-bf16"];
+
+struct Fixture {
+    source: PathBuf,
+    tokens: Vec<u32>,
+    /// After each token.
+    logits: Vec<Vec<f32>>,
+}
+
+fn fixture(source: &str) -> Fixture {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/models");
+    let tokens: Vec<u32> = serde_json::from_slice(&std::fs::read(folder.join("tokens.json")).unwrap()).unwrap();
+    assert_eq!(tokens.len(), PROMPT + 32);
+    let name = source.strip_suffix(".gguf").unwrap_or(source);
+    let bytes = std::fs::read(folder.join(format!("{name}.logits"))).unwrap();
+    let values: Vec<f32> = bytes.as_chunks::<4>().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect();
+    let logits = values.chunks(values.len() / tokens.len()).map(<[f32]>::to_vec).collect();
+    Fixture { source: folder.join(source), tokens, logits }
+}
+
+fn difference(found: &[f32], expected: &[f32]) -> f32 {
+    assert_eq!(found.len(), expected.len());
+    found.iter().zip(expected).map(|(found, expected)| (found - expected).abs()).fold(0.0, f32::max)
+}
+
+/// Compares the logits after the prompt and after each token behind it, for prompts that are run at once or in parts of
+/// these lengths; returns the largest difference.
+fn largest_difference(decoder: &mut impl Decoder, fixture: &Fixture, parts: &[usize]) -> f32 {
+    decoder.rewind(0);
+    let mut largest = 0.0_f32;
+    let mut start = 0;
+    let ones = [1; 32];
+    for length in parts.iter().chain(&ones) {
+        decoder.forward(&fixture.tokens[start..start + length]).unwrap();
+        start += length;
+        largest = largest.max(difference(decoder.logits(), &fixture.logits[start - 1]));
+    }
+    assert_eq!(start, fixture.tokens.len());
+    largest
+}
+
+#[test]
+fn float_graphs_compute_what_transformers_does() {
+    assert_eq!(CONTEXT, PROMPT + 32);
+    for source in MODELS {
+        let fixture = fixture(source);
+        let home = tempfile::tempdir().unwrap();
+        let work = run_stages(&fixture.source, &home.path().join("model"), NpuStage::Export, None);
+        let folder = work.join("float");
+        let session = |graph: &Path| runtime().cpu_session(graph, ONE_THREAD);
+        let bundle = NpuBundle::read(&folder).unwrap();
+        let mut decoder = StaticDecoder::new(&runtime(), &folder, bundle, ONE_THREAD, &session).unwrap();
+        for parts in [&[PROMPT][..], &[CHUNK, CHUNK], &[3, 1, 12], &[1; PROMPT]] {
+            let found = largest_difference(&mut decoder, &fixture, parts);
+            assert!(found < 1e-3, "{source} in {parts:?}: {found}");
+        }
+    }
+}
+
+#[test]
+fn the_cpu_target_stays_near_transformers() {
+    for source in MODELS {
+        let fixture = fixture(source);
+        let home = tempfile::tempdir().unwrap();
+        let folder = home.path().join("model");
+        builder::build(&fixture.source, &folder, &BuildOptions::default(), &mut |_| {}).unwrap();
+        let largest = fixture.logits.iter().flatten().fold(0.0_f32, |largest, logit| largest.max(logit.abs()));
+        // Matrices in Q8_0 keep their values; float ones are rounded to 8 bits a block.
+        let rounded = if source.ends_with(".gguf") { 1e-4 } else { 0.03 };
+        // Activations in 8 bits, as it is built, and in float32.
+        for (float, most) in [(false, 0.08), (true, rounded)] {
+            if float {
+                multiply_in_float(&folder.join("model.onnx"));
+            }
+            let model = ModelFolder::open(&folder).unwrap();
+            let options = DecoderOptions { session: ONE_THREAD, context: CONTEXT };
+            let mut decoder = SharedBufferDecoder::new(&runtime(), &model, options).unwrap();
+            for parts in [&[PROMPT][..], &[CHUNK, CHUNK], &[3, 1, 12], &[1; PROMPT]] {
+                let found = largest_difference(&mut decoder, &fixture, parts) / largest;
+                assert!(found < most, "{source} in {parts:?}: {found}");
+            }
+        }
+    }
+}
+
+/// Changes the attribute of all matrix products that says in which precision activations are multiplied, from 4 (8 bits a
+/// block) to 1 (float32).
+fn multiply_in_float(model: &Path) {
+    const BEFORE: &[u8] = b"accuracy_level\x18\x04";
+    let mut bytes = std::fs::read(model).unwrap();
+    let places: Vec<usize> = (0..bytes.len() - BEFORE.len()).filter(|at| bytes[*at..].starts_with(BEFORE)).collect();
+    assert_eq!(places.len(), 2 * 4 + 1, "four products in each layer, and the last one");
+    places.iter().for_each(|at| bytes[at + BEFORE.len() - 1] = 1);
+    std::fs::write(model, bytes).unwrap();
+}
