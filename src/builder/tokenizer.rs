@@ -14,6 +14,7 @@ use serde_json::{Map, Value, json};
 use super::error::ModelError;
 use super::gguf::{Gguf, GgufError};
 use super::source::{SpecialTokens, Texts};
+use crate::model::{ChatTemplate, TemplateSources};
 
 /// One way of cutting text before merging.
 #[derive(Debug)]
@@ -133,7 +134,7 @@ pub struct Vocabulary<'g, 'a> {
     unknown: Option<usize>,
     /// Every token that ends an answer, `eos` first.
     pub ends: Vec<usize>,
-    pub chat_template: Option<&'a str>,
+    pub template: Option<TemplateSources>,
 }
 
 impl<'g, 'a> Vocabulary<'g, 'a> {
@@ -187,7 +188,11 @@ impl<'g, 'a> Vocabulary<'g, 'a> {
         let mut ends: Vec<usize> = eos.into_iter().collect();
         let named = [token_id("tokenizer.ggml.eot_token_id")?, token_id("tokenizer.ggml.eom_token_id")?];
         let by_text = (0..tokens.len()).filter(|id| kinds[*id] == CONTROL && END_TOKENS.contains(&tokens[*id]));
-        for id in named.into_iter().flatten().chain(by_text) {
+        let template = templates(gguf)?;
+        let closing = template.as_ref().and_then(|template| ChatTemplate::new(template, &Value::Null).ok());
+        let closing = closing.map(|template| template.turn_end()).unwrap_or_default();
+        let closing = (0..tokens.len()).find(|id| kinds[*id] == CONTROL && closing.starts_with(tokens[*id]));
+        for id in named.into_iter().flatten().chain(by_text).chain(closing) {
             if !ends.contains(&id) {
                 ends.push(id);
             }
@@ -204,7 +209,7 @@ impl<'g, 'a> Vocabulary<'g, 'a> {
             padding: token_id("tokenizer.ggml.padding_token_id")?,
             unknown: token_id("tokenizer.ggml.unknown_token_id")?,
             ends,
-            chat_template: gguf.string("tokenizer.chat_template")?,
+            template,
         })
     }
 
@@ -281,7 +286,7 @@ impl<'g, 'a> Vocabulary<'g, 'a> {
             // Fifty thousand merges, one a line, help nobody: this one is written compactly.
             tokenizer: self.tokenizer_json().to_string().into_bytes(),
             config: self.config_json(context),
-            template: self.chat_template.map(str::to_owned),
+            template: self.template.clone(),
             special: SpecialTokens { bos: self.bos, padding: self.padding, ends: self.ends.clone() },
         }
     }
@@ -326,6 +331,17 @@ impl PreTokenizer {
         steps.push(byte_level(cut_by_byte_level));
         json!({"type": "Sequence", "pretokenizers": steps})
     }
+}
+
+/// The chat template, and those for a purpose, whose names are listed.
+fn templates(gguf: &Gguf<'_>) -> Result<Option<TemplateSources>, GgufError> {
+    let Some(default) = gguf.string("tokenizer.chat_template")? else { return Ok(None) };
+    let mut sources = TemplateSources::from(default);
+    for name in gguf.strings("tokenizer.chat_templates")?.unwrap_or_default() {
+        let template = gguf.string(&format!("tokenizer.chat_template.{name}"))?;
+        sources.named.extend(template.map(|template| ((*name).to_owned(), template.to_owned())));
+    }
+    Ok(Some(sources))
 }
 
 fn byte_level(cuts: bool) -> Value {

@@ -4,23 +4,27 @@
 
 mod chips;
 mod config;
+mod ends;
 mod npu_bundle;
 mod npu_options;
 mod pipeline;
 mod template;
+mod thinking;
 mod tokenizer;
 
 use std::path::{Path, PathBuf};
 
 pub use chips::UnknownChip;
 pub use config::{DecoderConfig, GenaiConfig, ModelConfig, SearchConfig};
+pub use ends::end_tokens;
 pub use npu_bundle::{
     BundleFiles, CompiledNodes, IntegerType, NPU_FILE, NPU_FORMAT, NpuBundle, NpuTarget, Precision, Quantization, Sink,
     TensorQuantization,
 };
 pub use npu_options::{NpuOptionError, NpuOptions, ProviderOptions};
 pub use pipeline::{Alignment, Pipeline, PipelineStage, SlidingWindow, StageGraph};
-pub use template::{ChatTemplate, TemplateError, TemplateMessage};
+pub use template::{ChatTemplate, SourcesError, TemplateError, TemplateInputs, TemplateMessage, TemplateSources};
+pub use thinking::Thinking;
 pub use tokenizer::{Tokenizer, TokenizerError};
 
 /// The file that makes a folder a model folder.
@@ -36,6 +40,10 @@ pub struct ModelFolder {
     pub config: GenaiConfig,
     pub tokenizer: Tokenizer,
     pub template: ChatTemplate,
+    /// The tokens that end an answer.
+    pub ends: Vec<u32>,
+    /// `None` for a model that does not think before it answers.
+    pub thinking: Option<Thinking>,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -48,6 +56,8 @@ pub enum ModelError {
     Invalid { path: PathBuf, reason: String },
     #[error("'{}' has no chat template: neither chat_template.jinja nor chat_template in tokenizer_config.json", .0.display())]
     NoTemplate(PathBuf),
+    #[error(transparent)]
+    TemplateSource(#[from] SourcesError),
     #[error(transparent)]
     Tokenizer(#[from] TokenizerError),
     #[error(transparent)]
@@ -76,8 +86,19 @@ impl ModelFolder {
         let tokenizer = Tokenizer::open(&path.join("tokenizer.json"))?;
         let tokenizer_config: serde_json::Value =
             read_optional(&path.join("tokenizer_config.json"))?.unwrap_or(serde_json::Value::Null);
-        let template = ChatTemplate::new(&template_source(path, &tokenizer_config)?, &tokenizer_config)?;
-        Ok(Self { path: path.into(), name: name(path)?, config, tokenizer, template })
+        let sources =
+            TemplateSources::read(path, &tokenizer_config)?.ok_or_else(|| ModelError::NoTemplate(path.into()))?;
+        let template = ChatTemplate::new(&sources, &tokenizer_config)?;
+        let configs = [read_optional(&path.join("generation_config.json"))?, read_optional(&path.join("config.json"))?];
+        let configs: Vec<serde_json::Value> = configs.into_iter().flatten().collect();
+        let mut ends = config.model.eos_token_id.0.clone();
+        for id in end_tokens(&configs, &tokenizer_config, &template, &tokenizer) {
+            if !ends.contains(&id) {
+                ends.push(id);
+            }
+        }
+        let thinking = Thinking::of(&template, &tokenizer);
+        Ok(Self { path: path.into(), name: name(path)?, config, tokenizer, template, ends, thinking })
     }
 
     /// The size of all graph and weight files, in bytes.
@@ -99,20 +120,6 @@ fn name(path: &Path) -> Result<String, ModelError> {
         .and_then(|build| Some(build.get("name")?.as_str()?.to_string()));
     let folder = || path.file_name().map_or_else(|| path.display().to_string(), |n| n.to_string_lossy().into_owned());
     Ok(recorded.unwrap_or_else(folder))
-}
-
-/// A file of its own comes before the template inside `tokenizer_config.json`, as in transformers.
-fn template_source(path: &Path, tokenizer_config: &serde_json::Value) -> Result<String, ModelError> {
-    let file = path.join("chat_template.jinja");
-    match std::fs::read_to_string(&file) {
-        Ok(text) => Ok(text),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => tokenizer_config
-            .get("chat_template")
-            .and_then(|template| template.as_str())
-            .map(str::to_string)
-            .ok_or_else(|| ModelError::NoTemplate(path.into())),
-        Err(error) => Err(ModelError::Read { path: file, error }),
-    }
 }
 
 fn read_json<T: serde::de::DeserializeOwned>(path: &Path) -> Result<T, ModelError> {

@@ -34,6 +34,8 @@ pub struct AnswerHeader {
     pub ttft: Option<std::time::Duration>,
     pub tokens_per_second: Option<f64>,
     pub running: bool,
+    /// Tokens of the thinking before the answer.
+    pub thinking_tokens: usize,
     /// How it ended, where that was not the model's own end.
     pub ending: Option<(Level, String)>,
 }
@@ -46,9 +48,17 @@ pub struct Block {
     /// As it is shown.
     shown: String,
     sanitizer: Sanitizer,
+    /// What the model thought before its answer; it is not sent to the model again.
+    thought: Thought,
     /// Remarks of ortalk's within an answer, in the order of their places; the model never sees them.
     marks: Vec<Mark>,
     wrapped: Wrapped,
+}
+
+#[derive(Debug, Clone, Default)]
+struct Thought {
+    shown: String,
+    sanitizer: Sanitizer,
 }
 
 #[derive(Debug, Clone)]
@@ -64,6 +74,9 @@ struct Wrapped {
     /// How much of `shown` was wrapped.
     length: usize,
     lines: Vec<wrap::Line>,
+    /// Of the thinking, while it is unfolded, and how much of it was wrapped.
+    thought: Vec<wrap::Line>,
+    thought_length: usize,
     marks: Vec<MarkRow>,
     ending: Vec<wrap::Line>,
 }
@@ -80,6 +93,9 @@ struct MarkRow {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Row {
     Header,
+    /// Says that the model thinks or has thought.
+    Thinking,
+    Thought(wrap::Line),
     Text(wrap::Line),
     /// A piece of the remark with this number.
     Mark(usize, wrap::Line),
@@ -94,6 +110,7 @@ impl Block {
             raw: String::new(),
             shown: String::new(),
             sanitizer: Sanitizer::default(),
+            thought: Thought::default(),
             marks: Vec::new(),
             wrapped: Wrapped::default(),
         };
@@ -106,8 +123,23 @@ impl Block {
         self.sanitizer.push(text, &mut self.shown);
     }
 
+    fn think(&mut self, text: &str) {
+        let Thought { shown, sanitizer } = &mut self.thought;
+        sanitizer.push(text, shown);
+    }
+
     pub fn shown(&self) -> &str {
         &self.shown
+    }
+
+    /// The thinking, as it is shown.
+    pub fn thought(&self) -> &str {
+        &self.thought.shown
+    }
+
+    /// Nothing was said; what was thought does not count.
+    pub fn is_empty(&self) -> bool {
+        self.raw.is_empty()
     }
 
     pub fn mark(&self, number: usize) -> &str {
@@ -118,12 +150,33 @@ impl Block {
         usize::from(!matches!(self.kind, Kind::Notice(_)))
     }
 
-    fn wrap(&mut self, columns: usize) {
+    /// The line that tells of the thinking, and while it is unfolded, the thinking and a gap below it.
+    fn thinking_rows(&self) -> usize {
+        match &self.kind {
+            Kind::Answer(header) if header.thinking_tokens > 0 => match self.wrapped.thought.len() {
+                0 => 1,
+                lines => lines + 2,
+            },
+            Kind::Answer(_) | Kind::User | Kind::Notice(_) => 0,
+        }
+    }
+
+    /// Rows above the text.
+    fn top_rows(&self) -> usize {
+        self.header_rows() + self.thinking_rows()
+    }
+
+    fn wrap(&mut self, columns: usize, unfolded: bool) {
         // A notice begins with a sign and a space.
         let columns = if matches!(self.kind, Kind::Notice(_)) { columns.saturating_sub(2).max(1) } else { columns };
         let wrapped = &mut self.wrapped;
         if wrapped.columns != columns {
             *wrapped = Wrapped { columns, ..Wrapped::default() };
+        }
+        let thought = if unfolded { &*self.thought.shown } else { "" };
+        if wrapped.thought_length != thought.len() {
+            wrapped.thought = if thought.is_empty() { Vec::new() } else { wrap::wrap(thought, columns) };
+            wrapped.thought_length = thought.len();
         }
         if wrapped.lines.is_empty() || wrapped.length != self.shown.len() {
             let paragraph = self.shown[..wrapped.length].rfind('\n').map_or(0, |at| at + 1);
@@ -170,11 +223,17 @@ impl Block {
     }
 
     fn rows(&self) -> usize {
-        self.header_rows() + self.body_rows() + self.wrapped.ending.len() + 1
+        self.top_rows() + self.body_rows() + self.wrapped.ending.len() + 1
     }
 
     fn row(&self, index: usize) -> Row {
         let Some(index) = index.checked_sub(self.header_rows()) else { return Row::Header };
+        let Some(index) = index.checked_sub(self.thinking_rows()) else {
+            let line = index.checked_sub(1);
+            return line.map_or(Row::Thinking, |line| {
+                self.wrapped.thought.get(line).map_or(Row::Gap, |line| Row::Thought(*line))
+            });
+        };
         if index < self.body_rows() {
             return self.body_row(index);
         }
@@ -184,30 +243,34 @@ impl Block {
     fn row_of(&self, place: Place) -> usize {
         match place {
             Place::Header => 0,
+            Place::Thinking(row) => self.header_rows() + row.min(self.thinking_rows().saturating_sub(1)),
             Place::Text(offset) => {
                 let line = self.wrapped.lines.partition_point(|line| line.start <= offset).saturating_sub(1);
                 let line = line.min(self.text_rows().saturating_sub(1));
                 let marks = self.wrapped.marks.iter().filter(|mark| mark.before <= line).count();
-                self.header_rows() + line + marks
+                self.top_rows() + line + marks
             }
             Place::Mark(number) => {
                 let row = self.wrapped.marks.get(number).map_or(0, |mark| mark.before.min(self.text_rows()));
-                self.header_rows() + row + number.min(self.wrapped.marks.len())
+                self.top_rows() + row + number.min(self.wrapped.marks.len())
             }
-            Place::Ending(index) => self.header_rows() + self.body_rows() + index.min(self.wrapped.ending.len()),
+            Place::Ending(index) => self.top_rows() + self.body_rows() + index.min(self.wrapped.ending.len()),
         }
     }
 
     fn place_of(&self, index: usize) -> Place {
+        if (self.header_rows()..self.top_rows()).contains(&index) {
+            return Place::Thinking(index - self.header_rows());
+        }
         match self.row(index) {
-            Row::Header => Place::Header,
+            Row::Header | Row::Thinking | Row::Thought(_) => Place::Header,
             Row::Text(line) => Place::Text(line.start),
             Row::Mark(..) => {
-                let row = index - self.header_rows();
+                let row = index - self.top_rows();
                 let above = (0..row).filter(|row| matches!(self.body_row(*row), Row::Mark(..))).count();
                 Place::Mark(above)
             }
-            Row::Ending(_) | Row::Gap => Place::Ending(index - self.header_rows() - self.body_rows()),
+            Row::Ending(_) | Row::Gap => Place::Ending(index - self.top_rows() - self.body_rows()),
         }
     }
 }
@@ -215,6 +278,8 @@ impl Block {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Place {
     Header,
+    /// A row of the thinking.
+    Thinking(usize),
     Text(usize),
     /// A row of the remarks.
     Mark(usize),
@@ -243,11 +308,13 @@ pub struct Conversation {
     view: View,
     columns: usize,
     height: usize,
+    /// What models thought is shown as a whole.
+    unfolded: bool,
 }
 
 impl Default for Conversation {
     fn default() -> Self {
-        Self { blocks: Vec::new(), view: View::Follow, columns: 1, height: 1 }
+        Self { blocks: Vec::new(), view: View::Follow, columns: 1, height: 1, unfolded: false }
     }
 }
 
@@ -271,7 +338,7 @@ impl Conversation {
         let at = block.min(self.blocks.len());
         self.blocks.insert(at, Block::new(Kind::Notice(level), text));
         if let Some(block) = self.blocks.get_mut(at) {
-            block.wrap(self.columns);
+            block.wrap(self.columns, self.unfolded);
         }
         if let View::At { top, seen } = &mut self.view {
             for anchor in [top, seen] {
@@ -284,6 +351,22 @@ impl Conversation {
         if let Some(block) = self.blocks.get_mut(block) {
             block.push(text);
         }
+    }
+
+    /// Goes on with what the model thinks before the answer.
+    pub fn think(&mut self, block: usize, text: &str) {
+        if let Some(block) = self.blocks.get_mut(block) {
+            block.think(text);
+        }
+    }
+
+    /// Shows what models thought, or folds it away.
+    pub fn toggle_thinking(&mut self) {
+        self.unfolded = !self.unfolded;
+    }
+
+    pub fn is_unfolded(&self) -> bool {
+        self.unfolded
     }
 
     /// Remarks on what comes next in an answer.
@@ -330,7 +413,7 @@ impl Conversation {
         self.columns = columns.max(1);
         self.height = height;
         for block in &mut self.blocks {
-            block.wrap(self.columns);
+            block.wrap(self.columns, self.unfolded);
         }
         // Where the text has become shorter than the view, or its end has come into it, the reader is at the end.
         if let View::At { top, .. } = self.view
@@ -398,7 +481,7 @@ impl Conversation {
     }
 
     pub fn clear(&mut self) {
-        *self = Self { columns: self.columns, height: self.height, ..Self::default() };
+        *self = Self { columns: self.columns, height: self.height, unfolded: self.unfolded, ..Self::default() };
     }
 
     /// The rows in view: which block, and what of it.

@@ -110,7 +110,7 @@ impl LocalLaboratory {
             *file = observed.file.file_name().unwrap_or_default().to_string_lossy().into_owned();
         }
         let mut decoder = self.on_cpu(&float.folder, bundle)?;
-        Ok(calibrate::on_text(&mut decoder, float, &texts, &model.config.model.eos_token_id.0, progress)?)
+        Ok(calibrate::on_text(&mut decoder, float, &texts, &model.ends, progress)?)
     }
 
     fn compare(
@@ -124,7 +124,7 @@ impl LocalLaboratory {
         let model = ModelFolder::open(&float.folder)?;
         let texts = corpus::held_out(&model, float.bundle.context)?;
         let decoder = self.on_cpu(&float.folder, NpuBundle { sink: None, ..float.bundle.clone() })?;
-        let stops = &model.config.model.eos_token_id.0;
+        let stops = &model.ends;
         let mut reference = Reference::new(decoder, &texts, stops, &mut |done| progress(share * done))?;
         let mut columns = Vec::new();
         for (index, candidate) in candidates.iter().enumerate() {
