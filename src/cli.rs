@@ -234,7 +234,7 @@ pub struct BenchArgs {
 
 #[derive(Debug, Args)]
 pub struct BuildArgs {
-    /// A GGUF file of a llama, qwen2 or qwen3 model, in F32, F16, BF16, Q8_0, Q4_0 to Q5_1 or Q4_K to Q6_K; or a folder
+    /// A GGUF file of a llama, qwen2, qwen3, gemma3 or phi3 model, in F32, F16, BF16, Q8_0, Q4_0 to Q5_1 or Q4_K to Q6_K; or a folder
     /// of Hugging Face's with config.json, tokenizer.json and safetensors in F32, F16 or BF16.
     #[arg(value_name = "SOURCE")]
     pub source: PathBuf,

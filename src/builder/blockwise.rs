@@ -2,7 +2,7 @@
 
 use std::io;
 
-use super::graph::{Attribute, GraphWriter, MICROSOFT, ONNX};
+use super::graph::{Attribute, GraphWriter, MICROSOFT, ONNX, float_bytes};
 use super::onnx_proto::DataType;
 use super::repack::BLOCK;
 use super::weights::Stored;
@@ -87,4 +87,13 @@ pub fn multiply(
         ],
     );
     Ok(())
+}
+
+/// Keeps logits within -`cap` and `cap`: cap * tanh(logit / cap).
+pub fn softcap(graph: &mut GraphWriter, cap: f32, input: &str, output: &str) {
+    let [name, part, bounded] = ["cap", "part", "bounded"].map(|end| format!("{output}.{end}"));
+    graph.inside(&name, DataType::Float, &[], float_bytes(&[cap]));
+    graph.node(ONNX, "Div", &[input, &name], &[&part], &[]);
+    graph.node(ONNX, "Tanh", &[&part], &[&bounded], &[]);
+    graph.node(ONNX, "Mul", &[&bounded, &name], &[output], &[]);
 }

@@ -66,6 +66,8 @@ pub struct BuildOptions {
     pub sampling: Option<SamplingDefaults>,
     /// What the model is called on screen; without it, the file's name.
     pub name: Option<String>,
+    /// The longest sequence, in tokens; without it, the longest that the model was trained for.
+    pub context: Option<usize>,
 }
 
 /// What the builder is doing.

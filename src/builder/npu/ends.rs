@@ -52,22 +52,27 @@ pub fn write(
     let mut graph = GraphWriter::new("embeddings", Opset::V21, data);
     graph.input("input_ids", DataType::Int64, &[Size::Fixed(1), Size::Named("tokens")]);
     graph.output("hidden_states", DataType::Float, &hidden);
+    let looked_up = if dimensions.embedding_scale.is_some() { "embedding" } else { "hidden_states" };
     let mut matrix = match storage {
         Storage::Blocks => {
             let layout = choose_layout(&[embedding], Purpose::Vocabulary);
             let stored = store(graph.data(), &[embedding], layout, threads, &mut |_| ())?;
             blockwise::quants(&mut graph, "vocabulary.quants", &stored);
-            blockwise::gather(&mut graph, "vocabulary.quants", &stored, "input_ids", "hidden_states");
+            blockwise::gather(&mut graph, "vocabulary.quants", &stored, "input_ids", looked_up);
             Matrix::Blocks(stored)
         }
         Storage::Floats => {
             let region = write_rows(embedding, graph.data())?;
             graph.external("vocabulary", DataType::Float, &shape(dimensions), region);
             let attributes = [Attribute::Int("axis", 0)];
-            graph.node(ONNX, "Gather", &["vocabulary", "input_ids"], &["hidden_states"], &attributes);
+            graph.node(ONNX, "Gather", &["vocabulary", "input_ids"], &[looked_up], &attributes);
             Matrix::Floats(region)
         }
     };
+    if let Some(scale) = dimensions.embedding_scale {
+        graph.inside("embedding.scale", DataType::Float, &[], float_bytes(&[scale]));
+        graph.node(ONNX, "Mul", &[looked_up, "embedding.scale"], &["hidden_states"], &[]);
+    }
     let mut data = graph.finish(folder, &files.embeddings)?;
 
     if let Some(head) = head {
@@ -83,10 +88,11 @@ pub fn write(
     graph.input("output_hidden_states", DataType::Float, &hidden);
     let logits = [Size::Fixed(1), Size::Named("tokens"), Size::Fixed(dimensions.vocabulary)];
     graph.output("logits", DataType::Float, &logits);
+    let output = if dimensions.logit_softcap.is_some() { "head/logits" } else { "logits" };
     match matrix {
         Matrix::Blocks(stored) => {
             blockwise::quants(&mut graph, "head.quants", &stored);
-            let (input, output) = ("output_hidden_states", "logits");
+            let input = "output_hidden_states";
             // One position a token: reading the weights takes the time, so float32 costs little.
             blockwise::multiply(&mut graph, "head", "head.quants", &stored, None, Accuracy::Float, input, output)?;
         }
@@ -97,8 +103,11 @@ pub fn write(
             graph.integers("positions", &[3], &[1, -1, dimensions.vocabulary as i64]);
             graph.node(ONNX, "Reshape", &["output_hidden_states", "rows"], &["head/rows"], &[]);
             graph.node(ONNX, "Gemm", &["head/rows", "head"], &["head/product"], &[Attribute::Int("transB", 1)]);
-            graph.node(ONNX, "Reshape", &["head/product", "positions"], &["logits"], &[]);
+            graph.node(ONNX, "Reshape", &["head/product", "positions"], &[output], &[]);
         }
+    }
+    if let Some(cap) = dimensions.logit_softcap {
+        blockwise::softcap(&mut graph, cap, output, "logits");
     }
     graph.finish(folder, &files.lm_head)?;
     Ok(())
