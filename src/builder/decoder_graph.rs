@@ -17,7 +17,7 @@ use super::gguf::{Gguf, Tensor};
 use super::graph::{Attribute, GraphWriter, MICROSOFT, ONNX, Size, float_bytes};
 use super::matrices::{self, Accuracy, Product};
 use super::onnx_proto::DataType;
-use super::precision::{CpuPrecision, Purpose};
+use super::precision::CpuPrecision;
 use super::source::Source;
 use super::weights::{Rows, StoreError, Stored, store};
 
@@ -124,7 +124,7 @@ impl<'g, 'a> Decoder<'g, 'a, '_> {
     fn embedding(&mut self) -> Result<Stored> {
         let hidden = self.dimensions.hidden;
         let rows = self.matrix(EMBEDDING, hidden, self.dimensions.vocabulary, None)?;
-        let stored = self.store(&[rows], Purpose::Vocabulary)?;
+        let stored = self.store(&[rows])?;
         matrices::declare(self.graph, "vocabulary", &stored);
         matrices::gather(self.graph, "vocabulary", &stored, "input_ids", "embedding");
         self.residual = Some(Residual { stream: "embedding".to_owned(), branch: None });
@@ -256,7 +256,7 @@ impl<'g, 'a> Decoder<'g, 'a, '_> {
         graph.node(ONNX, "Gather", &[&normed, "logits_index"], &["final_hidden"], &[Attribute::Int("axis", 1)]);
         if self.gguf.tensor(OUTPUT).is_some() {
             let rows = self.matrix(OUTPUT, hidden, rows, None)?;
-            let stored = self.store(&[rows], Purpose::Vocabulary)?;
+            let stored = self.store(&[rows])?;
             matrices::declare(self.graph, "head.values", &stored);
             self.multiply("head", "head.values", &stored, None, "final_hidden", "logits")?;
         } else {
@@ -316,7 +316,7 @@ impl<'g, 'a> Decoder<'g, 'a, '_> {
 
     /// A matrix product of `input` with the parts, one below the other; returns the output's name, which is `name`.
     fn linear(&mut self, name: &str, input: &str, parts: &[Rows<'g, 'a>], bias: Option<&[f32]>) -> Result<String> {
-        let stored = self.store(parts, Purpose::Projection)?;
+        let stored = self.store(parts)?;
         let values = format!("{name}.values");
         matrices::declare(self.graph, &values, &stored);
         self.multiply(name, &values, &stored, bias, input, name)?;
@@ -381,8 +381,8 @@ impl<'g, 'a> Decoder<'g, 'a, '_> {
         Ok(tensor)
     }
 
-    fn store(&mut self, parts: &[Rows<'g, 'a>], purpose: Purpose) -> Result<Stored> {
-        let layout = self.precision.layout(parts, purpose);
+    fn store(&mut self, parts: &[Rows<'g, 'a>]) -> Result<Stored> {
+        let layout = self.precision.layout(parts);
         let width = parts[0].tensor.shape[0];
         let Progress { done, total, report } = &mut self.progress;
         store(self.graph.data(), parts, layout, self.threads, &mut |rows| {

@@ -50,7 +50,7 @@ pub use source::{Source, SourceFiles, is_checkpoint, name};
 pub use error::{BuildError, ModelError};
 pub use genai_config::SamplingDefaults;
 pub use gguf::GgufError;
-pub use precision::CpuPrecision;
+pub use precision::{CpuPrecision, FourBits};
 
 /// The graph's file in a model folder.
 const MODEL_FILE: &str = "model.onnx";

@@ -16,7 +16,13 @@ use super::onnx_proto::{DataType, Dimension, ModelProto, NodeProto, TensorProto}
 use super::testing::{GgufWriter, Tiny, array, f32_value, text, tiny_llama, tiny_tokens, u32_value};
 use super::*;
 
-const PRECISIONS: [CpuPrecision; 3] = [CpuPrecision::Int8, CpuPrecision::Fp16, CpuPrecision::Fp32];
+const PRECISIONS: [CpuPrecision; 5] = [
+    CpuPrecision::Int4(FourBits { block: 32, symmetric: false }),
+    CpuPrecision::Int4(FourBits { block: 128, symmetric: true }),
+    CpuPrecision::Int8,
+    CpuPrecision::Fp16,
+    CpuPrecision::Fp32,
+];
 
 struct Built {
     #[expect(dead_code, reason = "keeps the folder until the test ends")]

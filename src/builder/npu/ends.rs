@@ -11,7 +11,7 @@ use crate::builder::gguf::Gguf;
 use crate::builder::graph::{DataFile, GraphWriter, Opset, Size};
 use crate::builder::matrices::{self, Accuracy, Product};
 use crate::builder::onnx_proto::DataType;
-use crate::builder::precision::{CpuPrecision, Purpose};
+use crate::builder::precision::CpuPrecision;
 use crate::builder::weights::{Rows, StoreError, store};
 use crate::model::BundleFiles;
 
@@ -54,7 +54,7 @@ pub fn write(
         Storage::Blocks => CpuPrecision::Int8,
         Storage::Floats => CpuPrecision::Fp32,
     };
-    let layout = |rows| precision.layout(&[rows], Purpose::Vocabulary);
+    let layout = |rows| precision.layout(&[rows]);
     let mut stored = store(graph.data(), &[embedding], layout(embedding), threads, &mut |_| ())?;
     matrices::declare(&mut graph, "vocabulary", &stored);
     matrices::gather(&mut graph, "vocabulary", &stored, "input_ids", "hidden_states");
