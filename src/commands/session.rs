@@ -168,8 +168,11 @@ pub fn model(
 ) -> anyhow::Result<PathBuf> {
     let Some(named) = argument.or(settings.model.as_deref()) else {
         let source = provision::ensure_default_model_source(paths, &mut |progress| display.report(progress))?;
-        let options =
-            BuildOptions { name: Some(DEFAULT_MODEL_NAME.to_string()), sampling: Some(DEFAULT_MODEL_SAMPLING) };
+        let options = BuildOptions {
+            name: Some(DEFAULT_MODEL_NAME.to_string()),
+            sampling: Some(DEFAULT_MODEL_SAMPLING),
+            ..BuildOptions::default()
+        };
         return Ok(builder::cached(&source.path, &paths.models(), &options, &mut |progress| {
             display.report_build(DEFAULT_MODEL_NAME, progress);
         })?);
