@@ -116,6 +116,9 @@ pub struct ChatArgs {
     /// Cut an answer after so many tokens, pieces of about four letters; the default is 1024.
     #[arg(long, short = 'n', value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub max_tokens: Option<u32>,
+    /// The longest conversation, in tokens; the default is the model's limit, or what there is memory for.
+    #[arg(long, short, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub context: Option<u32>,
     /// How freely the next token is drawn: 0 takes the most likely one every time, higher is more varied.
     #[arg(long, short, help_heading = SAMPLING, value_name = "T", allow_negative_numbers = true)]
     pub temperature: Option<f32>,
@@ -222,6 +225,9 @@ pub struct BenchArgs {
     /// A model folder or a GGUF file; the default is SmolLM2-135M-Instruct.
     #[arg(long, short, value_name = "PATH")]
     pub model: Option<PathBuf>,
+    /// The longest sequence, in tokens; the default is the model's limit, or what there is memory for.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub context: Option<u32>,
     /// Run the NPU lane on QNN's simulator. Its times say nothing about an NPU, and are marked so.
     #[arg(long)]
     pub emulate_npu: bool,
