@@ -43,7 +43,8 @@ pub fn write(
     let Source { gguf, architecture, dimensions, .. } = source;
     let total = gguf.tensors().filter(|tensor| tensor.shape.len() == 2).map(|tensor| tensor.elements()).sum();
     let progress = Progress { done: 0, total, report: on_progress };
-    let mut decoder = Decoder { source, gguf, architecture, dimensions, precision, graph, threads, progress, residual: None };
+    let mut decoder =
+        Decoder { source, gguf, architecture, dimensions, precision, graph, threads, progress, residual: None };
     decoder.write()
 }
 
