@@ -12,7 +12,7 @@ use super::architecture::{self, Architecture, Dimensions};
 use super::error::{BuildError, ModelError};
 use super::folder::NewFolder;
 use super::genai_config::{Graphs, SamplingDefaults, genai_config};
-use super::gguf::{Gguf, GgufError};
+use super::gguf::{Gguf, GgufError, Tensor};
 use super::hugging_face::Checkpoint;
 use super::mapped_file::MappedFile;
 use super::tokenizer::Vocabulary;
@@ -185,6 +185,14 @@ impl<'a> Source<'a> {
 
     pub fn parameters(&self) -> u64 {
         self.gguf.tensors().map(|tensor| tensor.elements() as u64).sum()
+    }
+
+    /// Says that a tensor was used: what is in memory of it goes, so that a build needs little however large the model is.
+    pub fn release(&self, tensor: &Tensor<'_>) {
+        match &self.files.files {
+            Files::Gguf(file) => file.release(tensor.bytes),
+            Files::Folder(folder) => folder.release(tensor.bytes),
+        }
     }
 
     /// An error in the model itself.
