@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use ortalk::builder::npu::NpuStage;
 use ortalk::builder::{self, BuildOptions};
-use ortalk::decoder::{Decoder, DecoderOptions, SharedBufferDecoder, StaticDecoder};
+use ortalk::decoder::{Decoder, DecoderOptions, PlainDecoder, StaticDecoder};
 use ortalk::model::{ModelFolder, NpuBundle};
 
 use crate::bundle::{CHUNK, CONTEXT, ONE_THREAD, run_stages};
@@ -91,7 +91,7 @@ fn the_cpu_target_stays_near_transformers() {
             }
             let model = ModelFolder::open(&folder).unwrap();
             let options = DecoderOptions { session: ONE_THREAD, context: CONTEXT };
-            let mut decoder = SharedBufferDecoder::new(&runtime(), &model, options).unwrap();
+            let mut decoder = PlainDecoder::new(&runtime(), &model, options).unwrap();
             for parts in [&[PROMPT][..], &[CHUNK, CHUNK], &[3, 1, 12], &[1; PROMPT]] {
                 let found = largest_difference(&mut decoder, &fixture, parts) / largest;
                 assert!(found < most, "{source} in {parts:?}: {found}");

@@ -10,6 +10,7 @@ mod tiny_llama;
 mod architectures;
 mod child;
 mod engine;
+mod genai_folders;
 mod pipeline;
 mod quality;
 mod static_bundle;
