@@ -9,15 +9,17 @@
 //! `[batch, 1, vocabulary]`: by the 1 onnxruntime-genai knows that it gets the last position only. ONNX Runtime takes
 //! more positions than that with a warning in its log, and another one about the default at load.
 //!
-//! Operators are ONNX Runtime's (`docs/ContribOperators.md` there). How a matrix is stored is `weights`' business.
+//! Operators are ONNX Runtime's (`docs/ContribOperators.md` there). How a matrix is stored is `precision`'s business.
 
 use super::architecture::{Architecture, Dimensions, EMBEDDING, OUTPUT, OUTPUT_NORM, find_tensor};
-use super::blockwise::{self, Accuracy};
 use super::error::ModelError;
 use super::gguf::{Gguf, Tensor};
 use super::graph::{Attribute, GraphWriter, MICROSOFT, ONNX, Size, float_bytes};
+use super::matrices::{self, Accuracy, Product};
 use super::onnx_proto::DataType;
-use super::weights::{Purpose, Rows, StoreError, Stored, choose_layout, store};
+use super::precision::CpuPrecision;
+use super::source::Source;
+use super::weights::{Rows, StoreError, Stored, store};
 
 /// Rows of the cosine and sine tables computed at a time.
 const POSITIONS: usize = 4096;
@@ -32,16 +34,16 @@ impl From<ModelError> for StoreError {
 
 /// Writes the whole decoder. `on_progress` hears the fraction of the weights that are written.
 pub fn write(
-    gguf: &Gguf<'_>,
-    architecture: &'static Architecture,
-    dimensions: &Dimensions,
+    source: &Source<'_>,
+    precision: CpuPrecision,
     graph: &mut GraphWriter,
     threads: usize,
     on_progress: &mut dyn FnMut(f32),
 ) -> Result<()> {
+    let Source { gguf, architecture, dimensions, .. } = source;
     let total = gguf.tensors().filter(|tensor| tensor.shape.len() == 2).map(|tensor| tensor.elements()).sum();
     let progress = Progress { done: 0, total, report: on_progress };
-    let mut decoder = Decoder { gguf, architecture, dimensions, graph, threads, progress, residual: None };
+    let mut decoder = Decoder { gguf, architecture, dimensions, precision, graph, threads, progress, residual: None };
     decoder.write()
 }
 
@@ -55,6 +57,7 @@ struct Decoder<'g, 'a, 'p> {
     gguf: &'g Gguf<'a>,
     architecture: &'static Architecture,
     dimensions: &'g Dimensions,
+    precision: CpuPrecision,
     graph: &'g mut GraphWriter,
     threads: usize,
     progress: Progress<'p>,
@@ -121,9 +124,9 @@ impl<'g, 'a> Decoder<'g, 'a, '_> {
     fn embedding(&mut self) -> Result<Stored> {
         let hidden = self.dimensions.hidden;
         let rows = self.matrix(EMBEDDING, hidden, self.dimensions.vocabulary, None)?;
-        let stored = self.store(&[rows], Purpose::Vocabulary)?;
-        blockwise::quants(self.graph, "vocabulary.quants", &stored);
-        blockwise::gather(self.graph, "vocabulary.quants", &stored, "input_ids", "embedding");
+        let stored = self.store(&[rows])?;
+        matrices::declare(self.graph, "vocabulary", &stored);
+        matrices::gather(self.graph, "vocabulary", &stored, "input_ids", "embedding");
         self.residual = Some(Residual { stream: "embedding".to_owned(), branch: None });
         Ok(stored)
     }
@@ -253,11 +256,11 @@ impl<'g, 'a> Decoder<'g, 'a, '_> {
         graph.node(ONNX, "Gather", &[&normed, "logits_index"], &["final_hidden"], &[Attribute::Int("axis", 1)]);
         if self.gguf.tensor(OUTPUT).is_some() {
             let rows = self.matrix(OUTPUT, hidden, rows, None)?;
-            let stored = self.store(&[rows], Purpose::Vocabulary)?;
-            blockwise::quants(self.graph, "head.quants", &stored);
-            self.multiply("head", "head.quants", &stored, None, "final_hidden", "logits")?;
+            let stored = self.store(&[rows])?;
+            matrices::declare(self.graph, "head.values", &stored);
+            self.multiply("head", "head.values", &stored, None, "final_hidden", "logits")?;
         } else {
-            self.multiply("head", "vocabulary.quants", &vocabulary, None, "final_hidden", "logits")?;
+            self.multiply("head", "vocabulary", &vocabulary, None, "final_hidden", "logits")?;
         }
         let Dimensions { kv_heads, head_size, .. } = *self.dimensions;
         let shape = [Size::Named("batch"), Size::Fixed(1), Size::Fixed(rows)];
@@ -313,23 +316,24 @@ impl<'g, 'a> Decoder<'g, 'a, '_> {
 
     /// A matrix product of `input` with the parts, one below the other; returns the output's name, which is `name`.
     fn linear(&mut self, name: &str, input: &str, parts: &[Rows<'g, 'a>], bias: Option<&[f32]>) -> Result<String> {
-        let stored = self.store(parts, Purpose::Projection)?;
-        let quants = format!("{name}.quants");
-        blockwise::quants(self.graph, &quants, &stored);
-        self.multiply(name, &quants, &stored, bias, input, name)?;
+        let stored = self.store(parts)?;
+        let values = format!("{name}.values");
+        matrices::declare(self.graph, &values, &stored);
+        self.multiply(name, &values, &stored, bias, input, name)?;
         Ok(name.to_owned())
     }
 
     fn multiply(
         &mut self,
         name: &str,
-        quants: &str,
+        values: &str,
         stored: &Stored,
         bias: Option<&[f32]>,
         input: &str,
         output: &str,
     ) -> Result<()> {
-        Ok(blockwise::multiply(self.graph, name, quants, stored, bias, Accuracy::Int8, input, output)?)
+        let product = Product { name, values, stored, bias, accuracy: Accuracy::Int8, input, output };
+        Ok(matrices::multiply(self.graph, &product)?)
     }
 
     /// The biases of all projections into attention as one vector, zeros for those without, or nothing.
@@ -377,8 +381,8 @@ impl<'g, 'a> Decoder<'g, 'a, '_> {
         Ok(tensor)
     }
 
-    fn store(&mut self, parts: &[Rows<'g, 'a>], purpose: Purpose) -> Result<Stored> {
-        let layout = choose_layout(parts, purpose);
+    fn store(&mut self, parts: &[Rows<'g, 'a>]) -> Result<Stored> {
+        let layout = self.precision.layout(parts);
         let width = parts[0].tensor.shape[0];
         let Progress { done, total, report } = &mut self.progress;
         store(self.graph.data(), parts, layout, self.threads, &mut |rows| {

@@ -45,6 +45,8 @@ pub enum ModelError {
     TensorBytes { tensor: String, shape: Vec<usize>, found: usize },
     #[error("tensor {tensor:?} holds a value that is not finite; the file is damaged")]
     NotFinite { tensor: String },
+    #[error("tensor {tensor:?} holds a value beyond float16's 65504; give --precision fp32")]
+    BeyondFloat16 { tensor: String },
     #[error(
         "tensor {first:?}{} has no place in the architecture {architecture:?} as it is known here; leaving it out would \
          give wrong answers, use a model without it",

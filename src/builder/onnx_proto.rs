@@ -114,6 +114,7 @@ pub enum DataType {
     Int16 = 5,
     Int32 = 6,
     Int64 = 7,
+    Float16 = 10,
 }
 
 /// `onnx.TensorProto.DataLocation`.

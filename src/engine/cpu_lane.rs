@@ -25,6 +25,7 @@ pub fn cpu_lane(runtime: OnnxRuntime, folder: Arc<ModelFolder>, threads: usize, 
         emulated: false,
         context_limit: context,
         threads: Some(threads),
+        memory: None,
         measured: MeasuredRates::default(),
         source: LaneSource::Open(Box::new(open)),
     }

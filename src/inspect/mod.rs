@@ -17,6 +17,8 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
+pub use onnx::rotary_positions;
+
 /// Everything that was found.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Inspection {

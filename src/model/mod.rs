@@ -4,6 +4,7 @@
 
 mod chips;
 mod config;
+pub mod memory;
 mod npu_bundle;
 mod npu_options;
 mod pipeline;

@@ -63,7 +63,7 @@ pub struct NpuBundle {
 }
 
 /// How numbers are kept in the NPU's graphs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Precision {
     /// Weights in 8 bits, activations in 16.
