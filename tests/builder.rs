@@ -370,7 +370,7 @@ fn links_devices_and_folders_without_permission_are_told_apart() {
     // A link to an empty folder stays; the folder behind it gets the model.
     fs::create_dir(folder.join("behind")).unwrap();
     symlink("behind", folder.join("link")).unwrap();
-    assert!(build(folder, "good.gguf", "link").status.success());
+    assert!(build(folder, "good.gguf", "link", &[]).status.success());
     assert!(fs::symlink_metadata(folder.join("link")).unwrap().is_symlink());
     assert!(folder.join("behind/genai_config.json").is_file());
 }
