@@ -9,6 +9,7 @@
 mod architecture;
 mod blocks;
 mod blockwise;
+mod built;
 mod cache;
 mod decoder_graph;
 mod error;
@@ -40,6 +41,7 @@ use genai_config::Graphs;
 use graph::{DataFile, GraphWriter, Opset};
 
 use crate::model::BUILD_FILE;
+pub use built::{Built, built, built_named, remove_built};
 pub use cache::{Step, cached, cached_npu, find_npu};
 
 pub use blocks::TensorType;
