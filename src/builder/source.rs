@@ -17,7 +17,7 @@ use super::hugging_face::Checkpoint;
 use super::mapped_file::MappedFile;
 use super::tokenizer::Vocabulary;
 use super::weights::StoreError;
-use crate::model::CONFIG_FILE;
+use crate::model::{CONFIG_FILE, name_in_hub_cache};
 
 /// A checkpoint's files, opened.
 #[derive(Debug)]
@@ -71,6 +71,11 @@ pub fn is_checkpoint(path: &Path) -> bool {
 
 /// What a checkpoint is called by those who named its file or folder.
 pub fn name(path: &Path) -> String {
+    if path.is_dir()
+        && let Some(name) = name_in_hub_cache(path)
+    {
+        return name;
+    }
     // A folder's name may have a point in it: Qwen3-0.6B.
     let name = if path.is_dir() { path.file_name() } else { path.file_stem() };
     name.unwrap_or_default().to_string_lossy().into_owned()
