@@ -9,6 +9,7 @@ pub mod fetch;
 mod inspect;
 mod lanes;
 mod rates;
+mod room;
 mod run;
 pub mod session;
 mod setup;

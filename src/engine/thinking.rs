@@ -68,7 +68,7 @@ impl ThinkingSplitter {
 
     pub fn push(&mut self, text: &str) -> Parts {
         let mut parts = Parts::default();
-        let Some(Thinking { open, close, .. }) = self.markers.clone() else {
+        let Some((open, close)) = self.markers.as_ref().map(|thinking| (thinking.open, thinking.close)) else {
             parts.answer.push_str(text);
             return parts;
         };

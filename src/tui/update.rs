@@ -359,3 +359,7 @@ fn absence(state: &State, id: LaneId) -> Option<String> {
 #[cfg(test)]
 #[path = "update_tests.rs"]
 mod tests;
+
+#[cfg(test)]
+#[path = "update_thinking_tests.rs"]
+mod thinking_tests;

@@ -8,10 +8,7 @@ use super::super::conversation::Block;
 use super::super::fixtures::{Desk, decision, lane_change, ms, snapshot, snapshot_with};
 use super::super::panels::Panel;
 use super::*;
-use crate::engine::{
-    ContextTrim, EngineSnapshot, FinishReason, GenerationEvent, LaneId, LaneState, Role, RoutingDecision,
-    ThinkingChoice,
-};
+use crate::engine::{ContextTrim, FinishReason, GenerationEvent, LaneId, LaneState, Role, RoutingDecision};
 
 fn ending(desk: &Desk) -> Option<(Level, String)> {
     desk.state.conversation.blocks().iter().rev().find_map(|block| match &block.kind {
@@ -43,42 +40,6 @@ fn enter_sends_what_was_typed_with_the_turns_before() {
     let effects = desk.send("three");
     let said = submitted(&effects).unwrap();
     assert_eq!(said[1..], [(Role::User, "one".into()), (Role::Assistant, "two".into()), (Role::User, "three".into())]);
-}
-
-#[test]
-fn thinking_is_not_sent_again_and_can_be_switched() {
-    let thinking = |effects: &[Effect]| {
-        effects.iter().find_map(|effect| match effect {
-            Effect::Submit(request) => Some(request.thinking),
-            _ => None,
-        })
-    };
-    let mut desk = Desk::ready();
-    assert_eq!(thinking(&desk.send("one")), Some(None));
-    desk.thought("Hm.");
-    desk.token("two");
-    desk.finish(FinishReason::Stop);
-    assert_eq!(texts(&desk), ["one", "two"]);
-    desk.send("/think off");
-    assert_eq!(desk.state.hint.as_deref(), Some("answers without thinking from now on"));
-    let effects = desk.send("three");
-    assert_eq!(thinking(&effects), Some(Some(false)));
-    let said = submitted(&effects).unwrap();
-    assert_eq!(said[..2], [(Role::User, "one".into()), (Role::Assistant, "two".into())]);
-    desk.finish(FinishReason::Stop);
-    desk.send("/think");
-    assert_eq!(thinking(&desk.send("four")), Some(Some(true)));
-}
-
-#[test]
-fn who_wants_thinking_of_a_model_that_has_none_is_told_once() {
-    let mut desk = Desk::loading();
-    desk.state.settings.thinking = Some(true);
-    let plain = EngineSnapshot { thinking: ThinkingChoice::Never, ..snapshot() };
-    desk.event(Event::EngineLoaded(plain));
-    assert_eq!(desk.state.hint.as_deref(), Some("this model does not think before it answers"));
-    desk.type_text("a");
-    assert_eq!(desk.state.hint, None);
 }
 
 #[test]
