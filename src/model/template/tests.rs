@@ -125,3 +125,37 @@ fn the_end_of_an_answer_is_what_the_template_writes_behind_it() {
         assert_eq!(template(source).unwrap().turn_end(), end, "{source}");
     }
 }
+
+/// `tests/fixtures/make_text_reference.py` says what the fixture is.
+#[test]
+fn prompts_are_those_that_transformers_renders() {
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/texts");
+    let reference: Json = serde_json::from_slice(&std::fs::read(folder.join("prompts.json")).unwrap()).unwrap();
+    let cases = reference["cases"].as_array().unwrap();
+    let (mut rendered, mut refused) = (0, 0);
+    for (name, prompts) in reference["prompts"].as_object().unwrap() {
+        let source = std::fs::read_to_string(folder.join(format!("templates/{name}.jinja"))).unwrap();
+        let template = ChatTemplate::new(&source.as_str().into(), &reference["special"]).unwrap();
+        assert_eq!(prompts.as_array().unwrap().len(), cases.len());
+        for (index, (case, prompt)) in cases.iter().zip(prompts.as_array().unwrap()).enumerate() {
+            let list = |key: &str| case.get(key).and_then(Json::as_array).cloned();
+            let flag = |key: &str| case.get(key).and_then(Json::as_bool);
+            let inputs = TemplateInputs {
+                messages: list("messages").unwrap(),
+                tools: list("tools"),
+                documents: list("documents"),
+                thinking: flag("enable_thinking"),
+                add_generation_prompt: flag("add_generation_prompt") == Some(true),
+                continue_last: flag("continue_final_message") == Some(true),
+                more: case["more"].as_object().unwrap().clone(),
+            };
+            match (template.render_inputs(&inputs), prompt.as_str()) {
+                (Ok(ours), Some(theirs)) => assert_eq!(ours, theirs, "{name}, conversation {index}"),
+                (Err(_), None) => refused += 1,
+                (ours, theirs) => panic!("{name}, conversation {index}: {ours:?}, expected {theirs:?}"),
+            }
+            rendered += 1;
+        }
+    }
+    assert!(rendered > 150 && refused > 5, "{rendered} {refused}");
+}
