@@ -17,6 +17,8 @@ pub struct Settings {
     pub onnx_runtime: Option<PathBuf>,
     /// Threads for the CPU lane; by default one for each physical core.
     pub threads: Option<NonZeroUsize>,
+    /// The longest conversation, in tokens; by default the model's, within memory.
+    pub context: Option<NonZeroUsize>,
     /// The system prompt of a new conversation.
     pub system: Option<String>,
     /// The longest answer, in tokens.
@@ -130,7 +132,7 @@ mod tests {
 
     #[test]
     fn no_threads_and_no_tokens_are_refused_as_on_the_command_line() {
-        for key in ["threads", "max-tokens"] {
+        for key in ["threads", "max-tokens", "context"] {
             let error = parse(&format!("{key} = 0")).unwrap_err().to_string();
             assert!(error.contains(key) && error.contains("nonzero"), "{error}");
         }

@@ -206,6 +206,7 @@ mod tests {
             emulated: true,
             context_limit: 64,
             threads: None,
+            memory: None,
             measured: MeasuredRates::default(),
             source: LaneSource::Open(Box::new(open)),
         };

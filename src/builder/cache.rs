@@ -13,7 +13,7 @@ use std::time::Duration;
 use super::built;
 use super::npu::{self, NpuBuildOptions};
 use super::source::Stamp;
-use super::{BuildError, BuildOptions, BuildProgress, BuildStage, RECIPE, build};
+use super::{BuildError, BuildOptions, BuildProgress, BuildStage, build};
 use crate::model::BUILD_FILE;
 
 /// A waiting process looks this often whether the other one is done.
@@ -34,7 +34,7 @@ pub fn cached(
     options: &BuildOptions,
     progress: &mut dyn FnMut(BuildProgress),
 ) -> Result<PathBuf, BuildError> {
-    let name = folder_name(source, RECIPE)?;
+    let name = folder_name(source, &options.precision.recipe())?;
     let mut build = |step: Step<'_>| match step {
         Step::Wait => {
             progress(BuildProgress { stage: BuildStage::Waiting, fraction: 0.0 });
@@ -170,18 +170,20 @@ fn remove_partial(models: &Path) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::builder::CpuPrecision;
 
     #[test]
     fn the_name_follows_the_source() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("Model.Q4.gguf");
         fs::write(&path, "a").unwrap();
-        let first = folder_name(&path, RECIPE).unwrap();
+        let [int8, fp32] = [CpuPrecision::Int8, CpuPrecision::Fp32].map(CpuPrecision::recipe);
+        let first = folder_name(&path, &int8).unwrap();
         assert!(first.starts_with("model.q4-"), "{first}");
-        assert_eq!(folder_name(&path, RECIPE).unwrap(), first);
+        assert_eq!(folder_name(&path, &int8).unwrap(), first);
         fs::write(&path, "longer").unwrap();
-        assert_ne!(folder_name(&path, RECIPE).unwrap(), first);
-        assert_ne!(folder_name(&path, "other").unwrap(), folder_name(&path, RECIPE).unwrap());
+        assert_ne!(folder_name(&path, &int8).unwrap(), first);
+        assert_ne!(folder_name(&path, &fp32).unwrap(), folder_name(&path, &int8).unwrap());
     }
 
     #[test]

@@ -22,6 +22,8 @@ pub enum BuildError {
     Safetensors { path: PathBuf, error: SafetensorsError },
     #[error("{} {problem}", path.display())]
     Checkpoint { path: PathBuf, problem: String },
+    #[error("--context is {found}; expected 2 to {most}, the longest sequence that the model was trained for")]
+    Context { found: usize, most: usize },
     #[error("{}: {error}", path.display())]
     Model { path: PathBuf, error: ModelError },
 }
@@ -45,6 +47,8 @@ pub enum ModelError {
     TensorBytes { tensor: String, shape: Vec<usize>, found: usize },
     #[error("tensor {tensor:?} holds a value that is not finite; the file is damaged")]
     NotFinite { tensor: String },
+    #[error("tensor {tensor:?} holds a value beyond float16's 65504; give --precision fp32")]
+    BeyondFloat16 { tensor: String },
     #[error(
         "tensor {first:?}{} has no place in the architecture {architecture:?} as it is known here; leaving it out would \
          give wrong answers, use a model without it",

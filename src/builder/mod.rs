@@ -2,13 +2,12 @@
 //! onnxruntime-genai's layout.
 //!
 //! `gguf` and `blocks` read the one, `hugging_face` and `safetensors` the other; `source` makes them one. `architecture` says
-//! what the model is; `decoder_graph` writes its nodes through `graph`, its matrices through `weights` and `repack`;
-//! `tokenizer` and `genai_config` write the rest of the folder.
+//! what the model is; `decoder_graph` writes its nodes through `graph`, its matrices through `precision`, `repack`, `weights` and
+//! `matrices`; `tokenizer` and `genai_config` write the rest of the folder.
 //! This module puts them in order and makes sure that a folder is there as a whole or not at all.
 
 mod architecture;
 mod blocks;
-mod blockwise;
 mod built;
 mod cache;
 mod decoder_graph;
@@ -19,8 +18,10 @@ pub mod gguf;
 mod graph;
 mod hugging_face;
 mod mapped_file;
+mod matrices;
 pub mod npu;
 mod onnx_proto;
+mod precision;
 mod repack;
 pub mod safetensors;
 mod source;
@@ -51,15 +52,12 @@ pub use source::{Source, SourceFiles, is_checkpoint, name};
 pub use error::{BuildError, ModelError};
 pub use genai_config::SamplingDefaults;
 pub use gguf::GgufError;
+pub use precision::{CpuPrecision, FourBits};
 
 /// The graph's file in a model folder.
 const MODEL_FILE: &str = "model.onnx";
 /// The weights' file beside it.
 const DATA_FILE: &str = "model.onnx.data";
-
-/// How matrices are stored: 8 bits but for what 4 hold exactly. A folder built by another recipe differs in speed and
-/// accuracy, so this name must change with what `weights` and `repack` write.
-const RECIPE: &str = "cpu-int8";
 
 /// What may be chosen when building.
 #[derive(Debug, Clone, Default)]
@@ -68,6 +66,10 @@ pub struct BuildOptions {
     pub sampling: Option<SamplingDefaults>,
     /// What the model is called on screen; without it, the file's name.
     pub name: Option<String>,
+    /// The longest sequence, in tokens; without it, the longest that the model was trained for.
+    pub context: Option<usize>,
+    /// Of the matrices, for the CPU; an NPU's build has its own.
+    pub precision: CpuPrecision,
 }
 
 /// What the builder is doing.
@@ -131,7 +133,7 @@ pub fn build(
     let data = DataFile::create(folder.path(), DATA_FILE).map_err(of_data)?;
     let mut graph = GraphWriter::new(model.architecture.name, Opset::V21, data);
     let mut weights = |fraction| at(BuildStage::Weights, fraction);
-    decoder_graph::write(&model.gguf, model.architecture, &model.dimensions, &mut graph, threads, &mut weights)
+    decoder_graph::write(&model, options.precision, &mut graph, threads, &mut weights)
         .map_err(|error| model.not_stored(error, &folder.path().join(DATA_FILE)))?;
     at(BuildStage::Graph, 0.0);
     let nodes = graph.node_count();
@@ -143,7 +145,7 @@ pub fn build(
 
     at(BuildStage::Tokenizer, 0.0);
     source::write_descriptions(&model, &folder, &texts, Graphs::One(MODEL_FILE))?;
-    let mut origin = model.origin(RECIPE);
+    let mut origin = model.origin(&options.precision.recipe());
     origin["files"] = json!(folder.sizes()?);
     folder.write_json(BUILD_FILE, &origin)?;
     folder.publish()?;

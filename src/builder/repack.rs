@@ -1,14 +1,19 @@
-//! Turns rows of ggml blocks into the operands of ONNX Runtime's `MatMulNBits` and `GatherBlockQuantized`.
+//! Turns rows of any tensor type into the operands of ONNX Runtime's `MatMulNBits` and `GatherBlockQuantized`, or into plain
+//! floats.
 //!
-//! Both operators take blocks of 32 values along K with `w = scale * (q - zero_point)`: q unsigned, 8 bits wide or 4 bits
-//! (even k in the low nibble), scales float32, zero points bytes; without them 128, or 8, is implied. (Both also know
-//! 4-bit zero points, two in a byte: no layout here has a use for them.) A matrix of N rows with K values has
-//! `B [N, K/32, 32 or 16]`, `scales [N, K/32]`, `zero_points [N, K/32]`.
+//! Both operators take blocks of values along K with `w = scale * (q - zero_point)`: q unsigned, 8 bits wide or 4 bits
+//! (even k in the low nibble), scales float32. Zero points are as wide as the quants, those of a row begin a byte; without
+//! them 128, or 8, is implied. A matrix of N rows with K values in blocks of 32 has `B [N, K/32, 32 or 16]`,
+//! `scales [N, K/32]`, `zero_points [N, K/32 or half as many]`.
 //!
-//! ggml's blocks also run along K, so a row converts alone; `weights` walks the rows and writes the file.
+//! ggml's blocks also run along K, so a row converts alone; `weights` walks the rows and writes the file, `precision` says
+//! which layout a matrix gets.
 
+mod four_bits;
 #[cfg(test)]
 mod tests;
+
+use half::f16;
 
 use super::blocks::{AffineBlock, TensorType, five_bits, half_at};
 
@@ -18,79 +23,137 @@ pub const BLOCK: usize = 32;
 /// How a matrix is stored for ONNX Runtime.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Layout {
-    /// 8 bits, zero point 128 implied. Lossless for Q8_0, Q5_0 and Q4_0.
-    Symmetric8,
-    /// 8 bits with zero points. Takes every type: Q4_1 on a grid a little finer than its own, whatever else is not
-    /// symmetric to the nearest of 256 levels.
-    Asymmetric8,
-    /// 4 bits, zero point 8 implied. Lossless for Q4_0; takes nothing else.
-    Symmetric4,
+    /// Every type exactly.
+    Float32,
+    /// Rounded to the nearest float16, which holds 65504 at most.
+    Float16,
+    /// Rounded to a few levels a block, where the type is not one that the blocks hold exactly.
+    Blocks(BlockFormat),
+}
+
+/// What the blocks of a matrix are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BlockFormat {
+    /// Of a quant and of a zero point: 4 or 8.
+    pub bits: usize,
+    /// Values in a block: 32, 64 or 128, of 8 bits 32 only.
+    pub size: usize,
+    /// Whether zero points are stored.
+    pub zero_points: bool,
 }
 
 /// What one row occupies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RowSize {
-    /// Bytes of B.
-    pub quants: usize,
-    /// Blocks, which is the number of scales.
+    /// Bytes of quants or floats.
+    pub values: usize,
+    /// Blocks, which is the number of scales; 0 for floats.
     pub blocks: usize,
     /// Bytes of zero points; 0 where they are implied.
     pub zero_points: usize,
 }
 
-/// Where one row is written: slices of exactly the sizes that `RowSize` says.
+/// Where rows are written: slices of exactly the sizes that `RowSize` says of each.
 #[derive(Debug)]
 pub struct RowOut<'a> {
-    pub quants: &'a mut [u8],
+    pub values: &'a mut [u8],
     pub scales: &'a mut [f32],
     pub zero_points: &'a mut [u8],
 }
 
-impl Layout {
-    pub fn bits(self) -> usize {
-        match self {
-            Self::Symmetric8 | Self::Asymmetric8 => 8,
-            Self::Symmetric4 => 4,
-        }
-    }
-
-    /// The sizes of a row with `k` values, a multiple of 32.
-    pub fn row_size(self, k: usize) -> RowSize {
-        let blocks = k / BLOCK;
-        let zero_points = match self {
-            Self::Symmetric8 | Self::Symmetric4 => 0,
-            Self::Asymmetric8 => blocks,
-        };
-        RowSize { quants: k * self.bits() / 8, blocks, zero_points }
-    }
-
-    /// Whether rows of this type can be stored in this layout.
-    pub fn takes(self, kind: TensorType) -> bool {
-        match self {
-            Self::Symmetric8 => matches!(kind, TensorType::Q8_0 | TensorType::Q5_0 | TensorType::Q4_0),
-            Self::Asymmetric8 => true,
-            Self::Symmetric4 => kind == TensorType::Q4_0,
+impl<'a> RowOut<'a> {
+    /// Takes the first rows off, which have this size each.
+    pub fn split_off(&mut self, rows: usize, size: RowSize) -> Self {
+        RowOut {
+            values: self.values.split_off_mut(..rows * size.values).unwrap_or_default(),
+            scales: self.scales.split_off_mut(..rows * size.blocks).unwrap_or_default(),
+            zero_points: self.zero_points.split_off_mut(..rows * size.zero_points).unwrap_or_default(),
         }
     }
 }
 
-/// Converts one row. The caller has checked `layout.takes(kind)` and the sizes.
-pub fn convert_row(layout: Layout, kind: TensorType, row: &[u8], scratch: &mut Vec<f32>, out: RowOut<'_>) {
-    match layout {
-        Layout::Symmetric8 | Layout::Asymmetric8 => convert_row8(kind, row, scratch, out),
-        Layout::Symmetric4 => {
-            let (blocks, _) = row.as_chunks::<18>();
-            for ((block, quants), scale) in blocks.iter().zip(out.quants.as_chunks_mut::<16>().0).zip(out.scales) {
-                let affine = AffineBlock::q4_0(block);
-                *scale = affine.scale;
-                *quants = pack_nibbles(&affine.quants);
-            }
+impl BlockFormat {
+    /// 8 bits, zero point 128 implied. Lossless for Q8_0, Q5_0 and Q4_0; takes nothing else.
+    pub const SYMMETRIC8: Self = Self { bits: 8, size: BLOCK, zero_points: false };
+    /// 8 bits with zero points. Takes every type: Q4_1 on a grid a little finer than its own, whatever else is not
+    /// symmetric to the nearest of 256 levels.
+    pub const ASYMMETRIC8: Self = Self { bits: 8, size: BLOCK, zero_points: true };
+    /// 4 bits, zero point 8 implied, in ggml's blocks: lossless for Q4_0. As every other format of 4 bits it takes all types.
+    pub const SYMMETRIC4: Self = Self { bits: 4, size: BLOCK, zero_points: false };
+
+    /// Bytes of the zero points of a row with `k` values.
+    pub fn zero_point_bytes(self, k: usize) -> usize {
+        if self.zero_points { (k / self.size * self.bits).div_ceil(8) } else { 0 }
+    }
+}
+
+impl Layout {
+    /// The sizes of a row with `k` values, a multiple of the block's size.
+    pub fn row_size(self, k: usize) -> RowSize {
+        match self {
+            Self::Float32 => RowSize { values: 4 * k, blocks: 0, zero_points: 0 },
+            Self::Float16 => RowSize { values: 2 * k, blocks: 0, zero_points: 0 },
+            Self::Blocks(format) => RowSize {
+                values: k * format.bits / 8,
+                blocks: k / format.size,
+                zero_points: format.zero_point_bytes(k),
+            },
         }
+    }
+}
+
+/// Converts one row; the caller has checked the sizes, and for SYMMETRIC8 the type. False where a value is not finite, or
+/// beyond what the layout holds.
+pub fn convert_row(layout: Layout, kind: TensorType, row: &[u8], scratch: &mut Vec<f32>, out: RowOut<'_>) -> bool {
+    match layout {
+        Layout::Float32 => {
+            let (bytes, _) = out.values.as_chunks_mut::<4>();
+            let values = dequantized(kind, row, bytes.len(), scratch);
+            bytes.iter_mut().zip(values).for_each(|(bytes, value)| *bytes = value.to_le_bytes());
+            values.iter().all(|value| value.is_finite())
+        }
+        Layout::Float16 => {
+            let (bytes, _) = out.values.as_chunks_mut::<2>();
+            let values = dequantized(kind, row, bytes.len(), scratch);
+            bytes.iter_mut().zip(values).fold(true, |finite, (bytes, value)| {
+                let half = f16::from_f32(*value);
+                *bytes = half.to_le_bytes();
+                finite && half.is_finite()
+            })
+        }
+        Layout::Blocks(format) => {
+            let RowOut { values: quants, scales, zero_points } = out;
+            let out = RowOut { values: quants, scales: &mut *scales, zero_points };
+            if format.bits == 8 {
+                convert_row8(kind, row, scratch, out);
+            } else if kind == TensorType::Q4_0 && format == BlockFormat::SYMMETRIC4 {
+                repack_q4_0(row, out);
+            } else {
+                four_bits::quantize_row(format, dequantized(kind, row, 2 * out.values.len(), scratch), out);
+            }
+            scales.iter().all(|scale| scale.is_finite())
+        }
+    }
+}
+
+/// The row's values, in a buffer that is there for it.
+fn dequantized<'s>(kind: TensorType, row: &[u8], values: usize, scratch: &'s mut Vec<f32>) -> &'s [f32] {
+    scratch.resize(values, 0.0);
+    kind.dequantize(row, scratch);
+    scratch
+}
+
+fn repack_q4_0(row: &[u8], out: RowOut<'_>) {
+    let (blocks, _) = row.as_chunks::<18>();
+    for ((block, quants), scale) in blocks.iter().zip(out.values.as_chunks_mut::<16>().0).zip(out.scales) {
+        let affine = AffineBlock::q4_0(block);
+        *scale = affine.scale;
+        *quants = pack_nibbles(&affine.quants);
     }
 }
 
 fn convert_row8(kind: TensorType, row: &[u8], scratch: &mut Vec<f32>, out: RowOut<'_>) {
-    let RowOut { quants, scales, zero_points } = out;
+    let RowOut { values: quants, scales, zero_points } = out;
     let (quants, _) = quants.as_chunks_mut::<BLOCK>();
     // Right for the symmetric types; the others overwrite it. Empty where 128 is implied.
     zero_points.fill(128);
@@ -112,9 +175,7 @@ fn convert_row8(kind: TensorType, row: &[u8], scratch: &mut Vec<f32>, out: RowOu
             }
         }
         _ => {
-            scratch.resize(quants.len() * BLOCK, 0.0);
-            kind.dequantize(row, scratch);
-            let (values, _) = scratch.as_chunks::<BLOCK>();
+            let (values, _) = dequantized(kind, row, quants.len() * BLOCK, scratch).as_chunks::<BLOCK>();
             for (((values, quants), scale), zero_point) in values.iter().zip(quants).zip(scales).zip(zero_points) {
                 (*scale, *zero_point) = quantize_block(values, quants);
             }

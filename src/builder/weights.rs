@@ -1,7 +1,8 @@
-//! Writes weight matrices into the graph's data file: picks a layout, converts rows on all cores, a few megabytes at a
-//! time, so that memory stays bounded however large the model is.
+//! Writes weight matrices into the graph's data file: converts rows on all cores, a few megabytes at a time, so that memory
+//! stays bounded however large the model is.
 //!
-//! What a row becomes is `repack`'s business; which matrices there are is `decoder_graph`'s.
+//! What a row becomes is `repack`'s business, which layout a matrix gets `precision`'s, which matrices there are
+//! `decoder_graph`'s.
 
 #[cfg(test)]
 mod tests;
@@ -32,8 +33,9 @@ pub struct Stored {
     pub n: usize,
     /// Input values.
     pub k: usize,
-    pub blocks: usize,
-    pub quants: Region,
+    /// Quants or floats.
+    pub values: Region,
+    /// Empty where the values are floats.
     pub scales: Region,
     pub zero_points: Option<Region>,
 }
@@ -49,17 +51,6 @@ impl From<io::Error> for StoreError {
     fn from(error: io::Error) -> Self {
         Self::Write(error)
     }
-}
-
-/// What a matrix is used for, which decides between layouts that are equally exact. Types that neither 4 bits nor
-/// symmetric ones hold exactly take 8 bits with zero points for every purpose: beside the accuracy they have the faster
-/// kernel in prefill, and no slower one in decoding.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Purpose {
-    /// The embedding, and the output projection that may share it: `GatherBlockQuantized` reads 8 bits only here.
-    Vocabulary,
-    /// The projections in the layers: 4 bits where they lose nothing, half as many bytes to read in decoding.
-    Projection,
 }
 
 impl<'a> Rows<'_, 'a> {
@@ -111,16 +102,6 @@ fn stored_row(index: usize, head_size: usize) -> usize {
     head * head_size + 2 * j + half
 }
 
-/// The layout for a matrix made of these parts.
-pub fn choose_layout(parts: &[Rows<'_, '_>], purpose: Purpose) -> Layout {
-    let takes = |layout: Layout| parts.iter().all(|part| layout.takes(part.tensor.kind));
-    match purpose {
-        Purpose::Projection if takes(Layout::Symmetric4) => Layout::Symmetric4,
-        _ if takes(Layout::Symmetric8) => Layout::Symmetric8,
-        _ => Layout::Asymmetric8,
-    }
-}
-
 /// Writes the parts, one below the other, as one matrix. `on_rows` hears after each piece how many rows it had.
 pub fn store(
     data: &mut DataFile,
@@ -132,7 +113,7 @@ pub fn store(
     let n: usize = parts.iter().map(Rows::count).sum();
     let k = parts[0].width();
     let size = layout.row_size(k);
-    let quants = data.reserve(n as u64 * size.quants as u64)?;
+    let values = data.reserve(n as u64 * size.values as u64)?;
     let scales = data.reserve(n as u64 * size.blocks as u64 * 4)?;
     let zero_points = match size.zero_points {
         0 => None,
@@ -141,32 +122,33 @@ pub fn store(
 
     let rows: Vec<(Rows<'_, '_>, usize)> =
         parts.iter().flat_map(|part| (0..part.count()).map(move |index| (*part, index))).collect();
-    let piece = (PIECE / size.quants).clamp(1, n);
-    let mut quant_bytes = vec![0; piece * size.quants];
+    let piece = (PIECE / size.values).clamp(1, n);
+    let mut value_bytes = vec![0; piece * size.values];
     let mut scale_values = vec![0.0; piece * size.blocks];
     let mut zero_bytes = vec![0; piece * size.zero_points];
     for (index, rows) in rows.chunks(piece).enumerate() {
         let share = rows.len().div_ceil(threads.max(1));
         let failed = std::thread::scope(|scope| {
-            let mut workers = Vec::new();
-            let mut zero_points = zero_bytes.as_mut_slice();
-            for ((rows, quants), scales) in rows
+            let mut out = RowOut { values: &mut value_bytes, scales: &mut scale_values, zero_points: &mut zero_bytes };
+            let workers: Vec<_> = rows
                 .chunks(share)
-                .zip(quant_bytes.chunks_mut(share * size.quants))
-                .zip(scale_values.chunks_mut(share * size.blocks))
-            {
-                let zeros;
-                (zeros, zero_points) = zero_points.split_at_mut(rows.len() * size.zero_points);
-                workers.push(scope.spawn(move || convert(layout, rows, quants, scales, zeros)));
-            }
+                .map(|rows| {
+                    let out = out.split_off(rows.len(), size);
+                    scope.spawn(move || convert(layout, rows, out))
+                })
+                .collect();
             // A worker cannot panic; if one did, its rows are not to be trusted either.
             workers.into_iter().find_map(|worker| worker.join().unwrap_or_else(|_| rows.first().map(|row| row.0)))
         });
         if let Some(part) = failed {
-            return Err(StoreError::Model(ModelError::NotFinite { tensor: part.tensor.name.to_string() }));
+            let tensor = part.tensor.name.to_string();
+            return Err(StoreError::Model(match layout {
+                Layout::Float16 => ModelError::BeyondFloat16 { tensor },
+                Layout::Float32 | Layout::Blocks(_) => ModelError::NotFinite { tensor },
+            }));
         }
         let (first, count) = ((index * piece) as u64, rows.len());
-        data.write(quants.offset + first * size.quants as u64, &quant_bytes[..count * size.quants])?;
+        data.write(values.offset + first * size.values as u64, &value_bytes[..count * size.values])?;
         let scale_bytes = float_bytes(&scale_values[..count * size.blocks]);
         data.write(scales.offset + first * size.blocks as u64 * 4, &scale_bytes)?;
         if let Some(region) = zero_points {
@@ -174,28 +156,15 @@ pub fn store(
         }
         on_rows(count);
     }
-    Ok(Stored { layout, n, k, blocks: size.blocks, quants, scales, zero_points })
+    Ok(Stored { layout, n, k, values, scales, zero_points })
 }
 
-/// Converts some rows into slices that have their sizes; returns the first part with a value that is not finite.
-fn convert<'g, 'a>(
-    layout: Layout,
-    rows: &[(Rows<'g, 'a>, usize)],
-    quants: &mut [u8],
-    scales: &mut [f32],
-    zero_points: &mut [u8],
-) -> Option<Rows<'g, 'a>> {
+/// Converts some rows into slices that have their sizes; returns the first part with a value that cannot be stored.
+fn convert<'g, 'a>(layout: Layout, rows: &[(Rows<'g, 'a>, usize)], mut out: RowOut<'_>) -> Option<Rows<'g, 'a>> {
     let size = layout.row_size(rows.first()?.0.width());
     let mut scratch = Vec::new();
-    for (at, (part, index)) in rows.iter().enumerate() {
-        let scales = &mut scales[at * size.blocks..][..size.blocks];
-        let out = RowOut {
-            quants: &mut quants[at * size.quants..][..size.quants],
-            scales: &mut *scales,
-            zero_points: &mut zero_points[at * size.zero_points..][..size.zero_points],
-        };
-        convert_row(layout, part.tensor.kind, part.row(*index), &mut scratch, out);
-        if !scales.iter().all(|scale| scale.is_finite()) {
+    for (part, index) in rows {
+        if !convert_row(layout, part.tensor.kind, part.row(*index), &mut scratch, out.split_off(1, size)) {
             return Some(*part);
         }
     }

@@ -87,6 +87,7 @@ fn lane(lane: &LaneStatus) -> Value {
         "reason": reason,
         "context_limit": limit(lane.context_limit),
         "threads": lane.threads,
+        "memory_bytes": lane.memory.map(|memory| memory.bytes),
         "placement": placement.collect::<Vec<_>>(),
     })
 }

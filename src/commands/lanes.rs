@@ -14,6 +14,7 @@ use std::sync::Arc;
 use anyhow::{Context, bail};
 
 use super::fetch::{FetchDisplay, Interrupted};
+use super::room::Room;
 use super::session;
 use crate::builder::npu::NpuBuildOptions;
 use crate::builder::{self, Step};
@@ -52,6 +53,7 @@ pub struct LaneParts<'a> {
     /// The model that is chatted with.
     pub model: &'a Arc<ModelFolder>,
     pub threads: usize,
+    pub room: &'a Room,
     pub npu: &'a NpuParts,
     /// Where a plug-in may lie that nobody named.
     pub plugin_folders: &'a [PathBuf],
@@ -167,10 +169,21 @@ fn executable() -> anyhow::Result<PathBuf> {
 /// The lanes, in the order in which the router prefers them. With `only`, no other one is opened.
 pub fn lanes(parts: LaneParts<'_>, only: Option<LaneId>) -> anyhow::Result<Vec<LaneSpec>> {
     let npu = npu_lane(&parts)?;
-    let cpu = if is_for_npu(&parts.model.path) {
+    let npu_alone = is_for_npu(&parts.model.path);
+    if only == Some(LaneId::Npu) || npu_alone {
+        parts.room.check_only(LaneId::Npu, npu.context_limit)?;
+    }
+    let cpu = if npu_alone {
         absent(LaneId::Cpu, CPU_PROVIDER, None, "this model folder is for the NPU alone".to_string())
     } else {
-        cpu_lane(parts.runtime, parts.model.clone(), parts.threads, None)
+        let taken = npu.memory.filter(|_| only.is_none()).map_or(0, |memory| memory.bytes);
+        match parts.room.on_cpu(parts.model, taken)? {
+            Ok((context, memory)) => LaneSpec {
+                memory: Some(memory),
+                ..cpu_lane(parts.runtime, parts.model.clone(), parts.threads, Some(context))
+            },
+            Err(reason) => absent(LaneId::Cpu, CPU_PROVIDER, None, reason),
+        }
     };
     let mut lanes = vec![npu, cpu];
     if let Some(only) = only {
@@ -199,10 +212,16 @@ fn npu_lane(parts: &LaneParts<'_>) -> anyhow::Result<LaneSpec> {
             "no model built for the NPU: `ortalk build --target npu` makes one for --npu-model".to_string(),
         );
     };
-    let (context_limit, target) = match usable_folder(folder, parts.model) {
+    let (longest, bundle) = match usable_folder(folder, parts.model) {
         Ok(found) => found,
         Err(reason) => return missing(reason),
     };
+    let (context_limit, memory) = match bundle.as_ref().map(|bundle| parts.room.on_npu(folder, bundle)).transpose()? {
+        Some(Ok((context, memory))) => (context, Some(memory)),
+        Some(Err(reason)) => return missing(reason),
+        None => (parts.room.within(longest), None),
+    };
+    let target = bundle.map(|bundle| bundle.target);
     let request = LaneRequest {
         folder: folder.clone(),
         library: parts.library.to_path_buf(),
@@ -219,22 +238,24 @@ fn npu_lane(parts: &LaneParts<'_>) -> anyhow::Result<LaneSpec> {
         device,
         context_limit,
         threads: None,
+        memory,
         measured: MeasuredRates::default(),
-        source: LaneSource::Open(opener(request, npu.emulation, parts.log.clone())?),
+        source: LaneSource::Open(opener(request, context_limit, npu.emulation, parts.log.clone())?),
     })
 }
 
 /// Opens the lane in a process of its own.
-fn opener(request: LaneRequest, emulation: bool, log: LogSink) -> anyhow::Result<LaneOpener> {
+fn opener(request: LaneRequest, context: usize, emulation: bool, log: LogSink) -> anyhow::Result<LaneOpener> {
     let executable = executable()?;
     Ok(Box::new(move || {
         let options =
             ChildOptions { executable: executable.clone(), log: log.clone(), deadlines: Deadlines::default() };
-        let child = ChildDecoder::open(request.clone(), options).map_err(|error| match error {
+        let mut child = ChildDecoder::open(request.clone(), options).map_err(|error| match error {
             // Which lane it is, is said where the reason is shown.
             DecodeError::Lane(reason) => reason,
             error => error.to_string(),
         })?;
+        child.limit_context(context);
         let ready = child.ready().clone();
         if ready.emulated && !emulation {
             return Err("QNN has no NPU here, but a simulator; --emulate-npu allows it".to_string());
@@ -256,14 +277,15 @@ fn absent(id: LaneId, provider: &str, device: Option<String>, reason: String) ->
         emulated: false,
         context_limit: 0,
         threads: None,
+        memory: None,
         measured: MeasuredRates::default(),
         source: LaneSource::Absent { reason },
     }
 }
 
-/// The folder's context and its chip, if it is whole and the NPU's form of the model. Pipelines do not say which chip they
-/// are for; the settings may. The error is for people.
-fn usable_folder(folder: &Path, model: &ModelFolder) -> Result<(usize, Option<NpuTarget>), String> {
+/// The folder's context and its bundle, if it is whole and the NPU's form of the model. Pipelines have no bundle, and do not
+/// say which chip they are for; the settings may. The error is for people.
+fn usable_folder(folder: &Path, model: &ModelFolder) -> Result<(usize, Option<NpuBundle>), String> {
     let again = |fault: String| format!("{fault}; build the folder again with `ortalk build --target npu`");
     let config = read_config(folder).map_err(|error| again(error.to_string()))?;
     check_same_model(model, folder, &config.model)?;
@@ -275,7 +297,7 @@ fn usable_folder(folder: &Path, model: &ModelFolder) -> Result<(usize, Option<Np
         let fault = format!("'{}' is not whole: it has no '{file}', which {NPU_FILE} names", folder.display());
         return Err(again(fault));
     }
-    Ok((bundle.context, Some(bundle.target)))
+    Ok((bundle.context, Some(bundle)))
 }
 
 /// An answer that moves between lanes must stay with the same model.

@@ -12,6 +12,7 @@ mod model_name;
 mod models;
 mod pull;
 mod rates;
+mod room;
 mod run;
 pub mod session;
 mod setup;

@@ -1,6 +1,6 @@
 //! From settings and arguments to a loaded engine: what the chat, `run` and `setup` have in common.
 
-use std::io::Write;
+use std::io::{IsTerminal, Write};
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,6 +12,7 @@ use super::fetch::{AfterFetch, FetchDisplay};
 use super::lanes::{self, LaneParts, NpuParts};
 use super::model_name::{self, Named};
 use super::rates::Rates;
+use super::room::Room;
 use crate::builder::{self, BuildOptions, SamplingDefaults};
 use crate::cli::ChatArgs;
 use crate::config::Settings;
@@ -22,6 +23,7 @@ use crate::model::{ModelFolder, read_config};
 use crate::onnx_runtime::{LogSink, OnnxRuntime};
 use crate::paths::Paths;
 use crate::provision::{self, DEFAULT_MODEL_NAME, FoundLibrary, FoundPlugin, LibraryOrigin, ObtainError, QNN_LICENCE};
+use crate::telemetry::memory::Memory;
 
 /// The longest answer where nobody said otherwise, in tokens; the help says it, too.
 const DEFAULT_MAX_TOKENS: usize = 1024;
@@ -42,6 +44,9 @@ pub struct Prepared {
     pub library: PathBuf,
     npu: NpuParts,
     threads: usize,
+    room: Room,
+    /// Whether standard error is seen while a model is loaded.
+    tells: bool,
 }
 
 /// Finds or fetches ONNX Runtime, and finds, fetches or builds the model. Shows progress on standard error where that
@@ -52,6 +57,7 @@ pub fn prepare(args: &ChatArgs, after: AfterFetch) -> anyhow::Result<Prepared> {
     let mut display = FetchDisplay::new(after);
     let library = library(&settings, &paths, &mut display)?.path;
     let model = model(args.model.as_deref(), &settings, &paths, &mut display)?;
+    let room = Room::new(args.context, &settings, Memory::look());
     let npu = lanes::npu_parts(args, &model, &settings, &paths, &mut display)?;
     display.finish();
     display.go_on()?;
@@ -59,7 +65,8 @@ pub fn prepare(args: &ChatArgs, after: AfterFetch) -> anyhow::Result<Prepared> {
     let threads = args.threads.map(usize::from).or(settings.threads.map(NonZeroUsize::get));
     check_count("threads", threads, MOST_THREADS)?;
     let threads = threads.unwrap_or_else(default_threads);
-    Ok(Prepared { paths, settings, answers, model, library, npu, threads })
+    let tells = matches!(after, AfterFetch::Exit);
+    Ok(Prepared { paths, settings, answers, model, library, npu, threads, room, tells })
 }
 
 impl Prepared {
@@ -84,6 +91,7 @@ impl Prepared {
             library: &self.library,
             model: &model,
             threads: self.threads,
+            room: &self.room,
             npu: &self.npu,
             plugin_folders: &folders,
             log,
@@ -94,6 +102,7 @@ impl Prepared {
         {
             bail!("the {} lane was asked for, but it is not there: {reason}", asked.id);
         }
+        lanes.iter().filter_map(|lane| self.room.said(lane)).for_each(|(text, is_cut)| self.tell(&text, is_cut));
         let rates = Rates::open(self.paths.rates_file(), &self.model);
         for lane in &mut lanes {
             lane.measured = rates.of(lane.id, lane.emulated, lane.threads);
@@ -101,6 +110,14 @@ impl Prepared {
         let listener: RatesListener =
             Box::new(move |lane| rates.keep(lane.id, lane.emulated, lane.threads, lane.measured));
         Ok(Engine::load(EngineOptions { model, lanes, emulation: self.npu.emulation, listener: Some(listener) })?)
+    }
+
+    /// Logs what a person may want to know before loading, and shows it: to one who watches, or to all where it matters.
+    fn tell(&self, text: &str, matters: bool) {
+        log_sink(&self.paths.log_file())(text);
+        if self.tells && (matters || std::io::stderr().is_terminal()) {
+            eprintln!("ortalk: {text}");
+        }
     }
 
     /// The model folder that a lane runs.
@@ -181,7 +198,11 @@ pub fn model(
 /// The default model's folder, fetched and built where it is not there.
 fn default_model(paths: &Paths, display: &mut FetchDisplay) -> anyhow::Result<PathBuf> {
     let source = default_model_source(paths, display)?;
-    let options = BuildOptions { name: Some(DEFAULT_MODEL_NAME.to_string()), sampling: Some(DEFAULT_MODEL_SAMPLING) };
+    let options = BuildOptions {
+        name: Some(DEFAULT_MODEL_NAME.to_string()),
+        sampling: Some(DEFAULT_MODEL_SAMPLING),
+        ..BuildOptions::default()
+    };
     Ok(builder::cached(&source, &paths.models(), &options, &mut |progress| {
         display.report_build(DEFAULT_MODEL_NAME, progress);
     })?)

@@ -26,6 +26,7 @@ fn spec(
         emulated: false,
         context_limit: context,
         threads: None,
+        memory: None,
         measured: MeasuredRates::default(),
         source: LaneSource::Open(Box::new(move || {
             let decoder: Box<dyn crate::decoder::Decoder> = Box::new(open()?);

@@ -77,6 +77,15 @@ pub struct MeasuredRates {
     pub decode: Option<f64>,
 }
 
+/// What a lane takes in memory, reckoned before it is opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MemoryPlan {
+    /// With a full context.
+    pub bytes: u64,
+    /// The model's own context, where there is no room for all of it.
+    pub cut_from: Option<usize>,
+}
+
 /// A lane as it stands now.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LaneStatus {
@@ -91,6 +100,8 @@ pub struct LaneStatus {
     /// Prompt and answer together, in tokens; 0 where there is no model for the lane.
     pub context_limit: usize,
     pub threads: Option<usize>,
+    /// `None` where it was not reckoned.
+    pub memory: Option<MemoryPlan>,
     /// What ONNX Runtime reported after the sessions were made, graph by graph; empty where it did not.
     pub placement: Vec<GraphPlacement>,
     pub measured: MeasuredRates,
@@ -126,6 +137,7 @@ pub struct LaneSpec {
     /// Tokens; 0 where there is no model for the lane.
     pub context_limit: usize,
     pub threads: Option<usize>,
+    pub memory: Option<MemoryPlan>,
     /// What an earlier run measured.
     pub measured: MeasuredRates,
     pub source: LaneSource,
@@ -169,6 +181,7 @@ impl LaneSpec {
             state,
             context_limit: self.context_limit,
             threads: self.threads,
+            memory: self.memory,
             placement: Vec::new(),
             measured: self.measured,
         };

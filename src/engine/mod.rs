@@ -38,7 +38,8 @@ pub use event::{
     ContextTrim, FinishReason, Finished, GenerationEvent, LaneChange, PrefillProgress, Timings, Token, Usage,
 };
 pub use lane::{
-    GraphPlacement, LaneId, LaneOpener, LaneSource, LaneSpec, LaneState, LaneStatus, MeasuredRates, OpenLane, Placement,
+    GraphPlacement, LaneId, LaneOpener, LaneSource, LaneSpec, LaneState, LaneStatus, MeasuredRates, MemoryPlan,
+    OpenLane, Placement,
 };
 pub use lanes::RatesListener;
 pub use prompt::PromptError;

@@ -12,6 +12,7 @@ fn lane(id: LaneId, context_limit: usize, state: LaneState) -> LaneStatus {
         state,
         context_limit,
         threads: None,
+        memory: None,
         placement: Vec::new(),
         measured: MeasuredRates::default(),
     }

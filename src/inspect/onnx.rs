@@ -40,6 +40,26 @@ pub fn inspect(path: &Path) -> Result<Graph, InspectError> {
     })
 }
 
+/// How many positions a graph's tables of cosines and sines have rows for; `None` where it has no such tables, or computes them.
+pub fn rotary_positions(path: &Path) -> Result<Option<usize>, InspectError> {
+    let bytes = MappedFile::open(path).map_err(|error| InspectError::Read { path: path.into(), error })?;
+    let model = proto::Model::decode(&*bytes).map_err(|error| InspectError::Wrong {
+        path: path.into(),
+        what: format!("is no ONNX file, or damaged: {error}"),
+    })?;
+    let graph = model.graph.unwrap_or_default();
+    // Where these operators have the tables among their inputs, in ONNX Runtime's own domain and in ONNX's.
+    let tables = graph.node.iter().flat_map(|node| match node.op_type.as_str() {
+        "GroupQueryAttention" => node.input.get(7..9),
+        "RotaryEmbedding" if node.domain == "com.microsoft" => node.input.get(2..4),
+        "RotaryEmbedding" => node.input.get(1..3),
+        _ => None,
+    });
+    let tables: HashSet<&String> = tables.flatten().collect();
+    let rows = graph.initializer.iter().filter(|tensor| tables.contains(&tensor.name));
+    Ok(rows.filter_map(|tensor| usize::try_from(*tensor.dims.first()?).ok()).min())
+}
+
 fn context(node: &proto::Node, path: &Path, chips: Option<String>) -> Context {
     let attribute = |name| node.attribute.iter().find(|attribute| attribute.name == name);
     let text = |name| attribute(name).map(|found| String::from_utf8_lossy(&found.s).into_owned());
@@ -160,10 +180,14 @@ mod proto {
 
     #[derive(Clone, PartialEq, prost::Message)]
     pub struct Node {
+        #[prost(string, repeated, tag = "1")]
+        pub input: Vec<String>,
         #[prost(string, tag = "4")]
         pub op_type: String,
         #[prost(message, repeated, tag = "5")]
         pub attribute: Vec<Attribute>,
+        #[prost(string, tag = "7")]
+        pub domain: String,
     }
 
     #[derive(Clone, PartialEq, prost::Message)]
@@ -249,7 +273,7 @@ mod tests {
             producer_name: "ortalk".into(),
             producer_version: "1".into(),
             graph: Some(proto::Graph {
-                node: vec![proto::Node { op_type: "EPContext".into(), attribute: attributes }],
+                node: vec![proto::Node { op_type: "EPContext".into(), attribute: attributes, ..Default::default() }],
                 initializer: vec![initializer("w", 22), initializer("default", 7), initializer("odd", 99)],
                 input: vec![tensor("x", 4, &[(1, ""), (0, "tokens")]), tensor("default", 7, &[])],
                 output: vec![tensor("y", 1, &[(1, "")])],

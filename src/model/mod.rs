@@ -4,6 +4,7 @@
 
 mod chips;
 mod config;
+pub mod memory;
 mod npu_bundle;
 mod npu_options;
 mod pipeline;
@@ -16,7 +17,7 @@ pub use chips::UnknownChip;
 pub use config::{DecoderConfig, GenaiConfig, ModelConfig, SearchConfig};
 pub use npu_bundle::{
     BundleFiles, CompiledNodes, IntegerType, NPU_FILE, NPU_FORMAT, NpuBundle, NpuTarget, Precision, Quantization, Sink,
-    TensorQuantization,
+    TensorQuantization, WindowLayers,
 };
 pub use npu_options::{NpuOptionError, NpuOptions, ProviderOptions};
 pub use pipeline::{Alignment, Pipeline, PipelineStage, SlidingWindow, StageGraph};

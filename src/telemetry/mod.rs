@@ -6,6 +6,7 @@ pub mod device;
 pub mod drivers;
 pub mod latency;
 pub mod machine;
+pub mod memory;
 pub mod statistics;
 pub mod surroundings;
 pub mod watch;

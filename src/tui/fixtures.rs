@@ -141,6 +141,7 @@ pub fn snapshot() -> EngineSnapshot {
         state: LaneState::Ready,
         context_limit,
         threads: (id == LaneId::Cpu).then_some(2),
+        memory: None,
         placement,
         measured: MeasuredRates::default(),
     };

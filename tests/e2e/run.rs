@@ -70,6 +70,43 @@ fn the_json_says_what_each_lane_is() {
     assert_eq!(cpu["placement"], placement);
 }
 
+#[test]
+fn the_context_can_be_shorter_than_the_model_s_and_not_longer() {
+    let answer = json(&["run", "Hi", "-n", "3", "--context", "512", "--json"]);
+    let cpu = &answer["lanes"][1];
+    assert_eq!(cpu["context_limit"], 512);
+    let bytes = cpu["memory_bytes"].as_u64().unwrap();
+    let files: u64 = ["model.onnx", "model.onnx.data"].map(|f| model().join(f).metadata().unwrap().len()).iter().sum();
+    // 46,080 bytes of keys and values a token.
+    assert!((files + 512 * 46_080..3 * files).contains(&bytes), "{bytes}");
+
+    let output = ortalk(&["run", "Hi", "--context", "8193"]).output().unwrap();
+    let said = text(&output.stderr);
+    assert!(!output.status.success() && said.contains("--context is 8193") && said.contains("at most 8192"), "{said}");
+}
+
+/// The tables of rotations in a graph may be shorter than its configuration claims.
+#[test]
+fn the_context_ends_where_the_graph_s_tables_do() {
+    let folder = tempfile::tempdir().unwrap();
+    for file in std::fs::read_dir(model()).unwrap() {
+        let file = file.unwrap();
+        std::fs::hard_link(file.path(), folder.path().join(file.file_name())).unwrap();
+    }
+    let path = folder.path().join("genai_config.json");
+    let config =
+        std::fs::read_to_string(&path).unwrap().replace("\"context_length\": 8192", "\"context_length\": 32768");
+    // Not over the link.
+    std::fs::remove_file(&path).unwrap();
+    std::fs::write(&path, config).unwrap();
+    let named = folder.path().to_str().unwrap();
+    let answer = json(&["run", "Hi", "-n", "3", "--json", "--model", named]);
+    assert_eq!(answer["lanes"][1]["context_limit"], 8192);
+    let output = ortalk(&["run", "Hi", "--model", named, "--context", "9000"]).output().unwrap();
+    let said = text(&output.stderr);
+    assert!(!output.status.success() && said.contains("tables of rotations end at 8192"), "{said}");
+}
+
 /// A second process knows what the first one measured.
 #[test]
 fn rates_are_kept_for_the_next_run() {

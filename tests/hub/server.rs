@@ -212,8 +212,8 @@ fn answer(state: &mut State, asked: &Asked, second: &str) -> Answer {
     }
     let path = asked.path.split('?').next().unwrap();
     if asked.on_second_host {
-        let files = repos.values().flat_map(BTreeMap::values);
-        let file = files.filter(|file| path.trim_start_matches("/store/") == etag(file)).next().unwrap().clone();
+        let mut files = repos.values().flat_map(BTreeMap::values);
+        let file = files.find(|file| path.trim_start_matches("/store/") == etag(file)).unwrap().clone();
         return body(faults, file, asked.from, "");
     }
     if let Some(rest) = path.strip_prefix("/api/models/") {

@@ -75,6 +75,7 @@ fn lane(id: LaneId, built: &Built, mut fault: Fault) -> LaneSpec {
         emulated: false,
         context_limit: CONTEXT,
         threads: None,
+        memory: None,
         measured: MeasuredRates::default(),
         source: LaneSource::Open(Box::new(move || {
             let provider = LaneProvider::Cpu;

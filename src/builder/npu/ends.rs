@@ -6,19 +6,18 @@
 use std::path::Path;
 
 use crate::builder::architecture::{Dimensions, EMBEDDING, OUTPUT, find_tensor};
-use crate::builder::blockwise::{self, Accuracy};
+use crate::builder::decoder_graph::{scale_embedding, softcap};
 use crate::builder::error::ModelError;
 use crate::builder::gguf::Gguf;
-use crate::builder::graph::{Attribute, DataFile, GraphWriter, ONNX, Opset, Region, Size, float_bytes};
+use crate::builder::graph::{DataFile, GraphWriter, Opset, Size};
+use crate::builder::matrices::{self, Accuracy, Product};
 use crate::builder::onnx_proto::DataType;
-use crate::builder::weights::{Purpose, Rows, StoreError, choose_layout, store};
+use crate::builder::precision::CpuPrecision;
+use crate::builder::weights::{Rows, StoreError, store};
 use crate::model::BundleFiles;
 
 /// The data file of both.
 pub const DATA: &str = "vocabulary.onnx.data";
-
-/// Rows of float32 values written at a time.
-const PIECE: usize = 1024;
 
 /// How the ends are stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,80 +51,41 @@ pub fn write(
     let mut graph = GraphWriter::new("embeddings", Opset::V21, data);
     graph.input("input_ids", DataType::Int64, &[Size::Fixed(1), Size::Named("tokens")]);
     graph.output("hidden_states", DataType::Float, &hidden);
-    let mut matrix = match storage {
-        Storage::Blocks => {
-            let layout = choose_layout(&[embedding], Purpose::Vocabulary);
-            let stored = store(graph.data(), &[embedding], layout, threads, &mut |_| ())?;
-            blockwise::quants(&mut graph, "vocabulary.quants", &stored);
-            blockwise::gather(&mut graph, "vocabulary.quants", &stored, "input_ids", "hidden_states");
-            Matrix::Blocks(stored)
-        }
-        Storage::Floats => {
-            let region = write_rows(embedding, graph.data())?;
-            graph.external("vocabulary", DataType::Float, &shape(dimensions), region);
-            let attributes = [Attribute::Int("axis", 0)];
-            graph.node(ONNX, "Gather", &["vocabulary", "input_ids"], &["hidden_states"], &attributes);
-            Matrix::Floats(region)
-        }
+    let precision = match storage {
+        Storage::Blocks => CpuPrecision::Int8,
+        Storage::Floats => CpuPrecision::Fp32,
     };
+    let layout = |rows| precision.layout(&[rows]);
+    let mut stored = store(graph.data(), &[embedding], layout(embedding), threads, &mut |_| ())?;
+    matrices::declare(&mut graph, "vocabulary", &stored);
+    let looked_up = if dimensions.embedding_scale.is_some() { "embedding" } else { "hidden_states" };
+    matrices::gather(&mut graph, "vocabulary", &stored, "input_ids", looked_up);
+    scale_embedding(&mut graph, dimensions, looked_up, "hidden_states");
     let mut data = graph.finish(folder, &files.embeddings)?;
 
     if let Some(head) = head {
-        matrix = match storage {
-            Storage::Blocks => {
-                let layout = choose_layout(&[head], Purpose::Vocabulary);
-                Matrix::Blocks(store(&mut data, &[head], layout, threads, &mut |_| ())?)
-            }
-            Storage::Floats => Matrix::Floats(write_rows(head, &mut data)?),
-        };
+        stored = store(&mut data, &[head], layout(head), threads, &mut |_| ())?;
     }
     let mut graph = GraphWriter::new("lm_head", Opset::V21, data);
     graph.input("output_hidden_states", DataType::Float, &hidden);
     let logits = [Size::Fixed(1), Size::Named("tokens"), Size::Fixed(dimensions.vocabulary)];
     graph.output("logits", DataType::Float, &logits);
-    match matrix {
-        Matrix::Blocks(stored) => {
-            blockwise::quants(&mut graph, "head.quants", &stored);
-            let (input, output) = ("output_hidden_states", "logits");
-            // One position a token: reading the weights takes the time, so float32 costs little.
-            blockwise::multiply(&mut graph, "head", "head.quants", &stored, None, Accuracy::Float, input, output)?;
-        }
-        Matrix::Floats(region) => {
-            graph.external("head", DataType::Float, &shape(dimensions), region);
-            // `Gemm` takes the matrix as it lies, and two dimensions.
-            graph.integers("rows", &[2], &[-1, dimensions.hidden as i64]);
-            graph.integers("positions", &[3], &[1, -1, dimensions.vocabulary as i64]);
-            graph.node(ONNX, "Reshape", &["output_hidden_states", "rows"], &["head/rows"], &[]);
-            graph.node(ONNX, "Gemm", &["head/rows", "head"], &["head/product"], &[Attribute::Int("transB", 1)]);
-            graph.node(ONNX, "Reshape", &["head/product", "positions"], &["logits"], &[]);
-        }
+    matrices::declare(&mut graph, "head.values", &stored);
+    let output = if dimensions.logit_softcap.is_some() { "head" } else { "logits" };
+    let product = Product {
+        name: "head",
+        values: "head.values",
+        stored: &stored,
+        bias: None,
+        // One position a token: reading the weights takes the time, so float32 costs little.
+        accuracy: Accuracy::Float,
+        input: "output_hidden_states",
+        output,
+    };
+    matrices::multiply(&mut graph, &product)?;
+    if let Some(cap) = dimensions.logit_softcap {
+        softcap(&mut graph, cap, output, "logits");
     }
     graph.finish(folder, &files.lm_head)?;
     Ok(())
-}
-
-enum Matrix {
-    Blocks(crate::builder::weights::Stored),
-    Floats(Region),
-}
-
-fn shape(dimensions: &Dimensions) -> [usize; 2] {
-    [dimensions.vocabulary, dimensions.hidden]
-}
-
-/// Writes a matrix row by row as float32.
-fn write_rows(rows: Rows<'_, '_>, data: &mut DataFile) -> Result<Region, StoreError> {
-    let width = rows.tensor.shape[0];
-    let region = data.reserve(rows.tensor.elements() as u64 * 4)?;
-    for first in (0..rows.count()).step_by(PIECE) {
-        let mut values = vec![0.0; rows.count().min(first + PIECE).saturating_sub(first) * width];
-        for (index, row) in values.chunks_exact_mut(width).enumerate() {
-            rows.read(first + index, row);
-        }
-        if !values.iter().all(|value| value.is_finite()) {
-            return Err(ModelError::NotFinite { tensor: rows.tensor.name.to_string() }.into());
-        }
-        data.write(region.offset + (first * width) as u64 * 4, &float_bytes(&values))?;
-    }
-    Ok(region)
 }

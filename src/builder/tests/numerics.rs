@@ -3,6 +3,7 @@
 //!
 //! What the operators then compute with them is tested end to end, with ONNX Runtime and the real model.
 
+use half::f16;
 use pretty_assertions::assert_eq;
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
@@ -11,50 +12,69 @@ use super::super::blocks::TensorType;
 use super::super::onnx_proto::NodeProto;
 use super::super::repack::BLOCK;
 use super::super::testing::{GgufWriter, QWEN3_HEAD, Tiny, random_blocks, renamed, tiny_llama, tiny_qwen3};
-use super::{Built, built, message};
+use super::{Built, CpuPrecision, built, built_in, every_combination, message};
 
 const HEAD: &str = "output.weight";
 const EMBEDDING: &str = "token_embd.weight";
 
 impl Built {
-    /// The weights of a `MatMulNBits` node, row by row.
+    /// The weights of a matrix product, row by row.
     fn matrix(&self, output: &str) -> Vec<f32> {
         let node = self.node(output);
+        if node.op_type.as_deref() == Some("FusedMatMul") {
+            assert_eq!(int(node, "transB"), 1, "{output}");
+            return self.widened(&node.input[1]);
+        }
         assert_eq!(node.op_type.as_deref(), Some("MatMulNBits"), "{output}");
-        assert_eq!(int(node, "block_size"), BLOCK);
-        let found = self.decode(int(node, "bits"), &node.input[1], &node.input[2], node.input.get(3));
+        let found = self.decode(node, &node.input[1], &node.input[2], node.input.get(3), int(node, "K"));
         assert_eq!(found.len(), int(node, "N") * int(node, "K"), "{output}");
         found
     }
 
-    /// The rows that the embedding's `GatherBlockQuantized` node looks up.
-    fn embedding(&self) -> Vec<f32> {
-        let node = self.node("embedding/blocks");
-        assert_eq!(node.op_type.as_deref(), Some("GatherBlockQuantized"));
-        assert_eq!((int(node, "block_size"), int(node, "gather_axis")), (BLOCK, 0));
-        self.decode(int(node, "bits"), &node.input[0], &node.input[2], node.input.get(3))
+    /// Values in float32, or in float16 that a node makes float32 of.
+    fn widened(&self, name: &str) -> Vec<f32> {
+        let Some(node) = self.graph().node.iter().find(|node| node.output == [name]) else { return self.floats(name) };
+        assert_eq!((node.op_type.as_deref(), int(node, "to")), (Some("Cast"), 1), "{name}");
+        self.halves(&node.input[0])
     }
 
-    /// `scale * (quant - zero_point)`, as both operators define it.
-    fn decode(&self, bits: usize, quants: &str, scales: &str, zero_points: Option<&String>) -> Vec<f32> {
+    fn halves(&self, name: &str) -> Vec<f32> {
+        self.bytes(name).as_chunks::<2>().0.iter().map(|bytes| f16::from_le_bytes(*bytes).to_f32()).collect()
+    }
+
+    /// The rows that the embedding looks up.
+    fn embedding(&self) -> Vec<f32> {
+        let node = self.node("embedding");
+        let node = match node.op_type.as_deref() {
+            Some("Gather") => return self.floats(&node.input[0]),
+            Some("Cast") => return self.halves(&self.node(&node.input[0]).input[0]),
+            _ => self.node("embedding/blocks"),
+        };
+        assert_eq!(node.op_type.as_deref(), Some("GatherBlockQuantized"));
+        assert_eq!(int(node, "gather_axis"), 0);
+        let k = self.integers("embedding.shape")[2] as usize;
+        self.decode(node, &node.input[0], &node.input[2], node.input.get(3), k)
+    }
+
+    /// `scale * (quant - zero_point)`, as both operators define it, for rows of `k` values.
+    fn decode(&self, node: &NodeProto, quants: &str, scales: &str, zero_points: Option<&String>, k: usize) -> Vec<f32> {
+        let (bits, size) = (int(node, "bits"), int(node, "block_size"));
         let (quants, scales) = (self.bytes(quants), self.floats(scales));
         let zero_points = zero_points.filter(|name| !name.is_empty()).map(|name| self.bytes(name));
-        assert_eq!(quants.len() * 8 / bits, scales.len() * BLOCK);
+        assert_eq!(quants.len() * 8 / bits, scales.len() * size);
+        // Numbers lie in as few bytes as they can, the first in the low bits.
+        let number = |bytes: &[u8], index: usize| bytes[index * bits / 8] >> (index * bits % 8) & (0xff >> (8 - bits));
+        let blocks = k / size;
         let weight = |index: usize| {
-            let quant = match bits {
-                8 => quants[index],
-                4 => quants[index / 2] >> (index % 2 * 4) & 15,
-                _ => panic!("{bits} bits"),
+            let block = index / size;
+            let zero_point = match zero_points {
+                // Those of each row begin a byte.
+                Some(bytes) => number(&bytes[block / blocks * (blocks * bits).div_ceil(8)..], block % blocks),
+                None => 1 << (bits - 1),
             };
-            let zero_point = match (bits, zero_points) {
-                (8, Some(bytes)) => bytes[index / BLOCK],
-                (8, None) => 128,
-                (_, Some(_)) => panic!("no layout has 4 bits and zero points"),
-                (_, None) => 8,
-            };
-            scales[index / BLOCK] * (f32::from(quant) - f32::from(zero_point))
+            scales[block] * (f32::from(number(quants, index)) - f32::from(zero_point))
         };
-        (0..scales.len() * BLOCK).map(weight).collect()
+        (0..scales.len() * size).map(weight).collect()
     }
 }
 
@@ -82,7 +102,27 @@ fn halves(values: &[f32], width: usize, head_size: usize) -> Vec<f32> {
     result
 }
 
-/// Compares what was written with what was meant, to the accuracy that the type is promised.
+/// Compares what was written with what was meant, to the accuracy that type and precision promise.
+fn compare_in(precision: CpuPrecision, kind: TensorType, what: &str, found: &[f32], expected: &[f32]) {
+    match precision {
+        CpuPrecision::Int4(_) if what != "embedding" && what != "head" && kind != TensorType::Q4_0 => {
+            assert_eq!(found.len(), expected.len(), "{kind} {what}");
+            let square = |values: &mut dyn Iterator<Item = f32>| values.map(|value| value * value).sum::<f32>();
+            let error = square(&mut found.iter().zip(expected).map(|(found, expected)| found - expected));
+            // Half a step of 15 over a range of some four standard deviations, and a little less by its rounding.
+            let noise = error / square(&mut expected.iter().copied());
+            assert!((1e-4..0.012).contains(&noise), "{kind} {what}: {noise}");
+        }
+        CpuPrecision::Int4(_) | CpuPrecision::Int8 => compare(kind, what, found, expected),
+        CpuPrecision::Fp16 => {
+            let rounded: Vec<f32> = expected.iter().map(|value| f16::from_f32(*value).to_f32()).collect();
+            assert!(found == rounded, "{kind} {what}");
+        }
+        CpuPrecision::Fp32 => assert!(found == expected, "{kind} {what}"),
+    }
+}
+
+/// For 8 bits.
 fn compare(kind: TensorType, what: &str, found: &[f32], expected: &[f32]) {
     assert_eq!(found.len(), expected.len(), "{kind} {what}");
     if matches!(kind, TensorType::Q4_0 | TensorType::Q5_0 | TensorType::Q8_0) {
@@ -136,31 +176,31 @@ fn layer(file: &GgufWriter, kind: TensorType, layer: usize, interleaved: bool) -
 
 #[test]
 fn every_tensor_type_gives_the_matrices_it_holds() {
-    for kind in TensorType::ALL {
+    for (kind, precision) in every_combination() {
         let file = tiny_llama(kind);
-        let built = built(&file);
+        let built = built_in(&file, precision);
         for (node, expected) in [0, 1].into_iter().flat_map(|index| layer(&file, kind, index, true)) {
-            compare(kind, &node, &built.matrix(&node), &expected);
+            compare_in(precision, kind, &node, &built.matrix(&node), &expected);
         }
         // Tied: one matrix looks tokens up and makes logits.
         let expected = original(&file, EMBEDDING);
-        compare(kind, "embedding", &built.embedding(), &expected);
-        assert_eq!(built.matrix("logits"), built.embedding(), "{kind}");
+        compare_in(precision, kind, "embedding", &built.embedding(), &expected);
+        assert_eq!(built.matrix("logits"), built.embedding(), "{kind} {precision}");
     }
 }
 
 #[test]
 fn an_output_projection_of_its_own_is_used() {
-    for kind in TensorType::ALL {
+    for (kind, precision) in every_combination() {
         let mut file = tiny_llama(kind);
         let Tiny { hidden, vocabulary, .. } = Tiny::of(kind);
         let mut rng = ChaCha8Rng::seed_from_u64(77);
         let bytes = random_blocks(kind, (hidden * vocabulary) as usize, &mut rng);
         file.tensor(HEAD, kind.id(), &[hidden, vocabulary], bytes);
-        let built = built(&file);
+        let built = built_in(&file, precision);
         assert!(original(&file, HEAD) != original(&file, EMBEDDING));
-        compare(kind, "head", &built.matrix("logits"), &original(&file, HEAD));
-        compare(kind, "embedding", &built.embedding(), &original(&file, EMBEDDING));
+        compare_in(precision, kind, "head", &built.matrix("logits"), &original(&file, HEAD));
+        compare_in(precision, kind, "embedding", &built.embedding(), &original(&file, EMBEDDING));
     }
 }
 

@@ -4,6 +4,7 @@ use rand_chacha::ChaCha8Rng;
 
 use super::*;
 use crate::builder::blocks::TensorType;
+use crate::builder::repack::BlockFormat;
 use crate::builder::testing::random_blocks;
 
 fn tensor(kind: TensorType, shape: &[usize], bytes: &[u8]) -> Tensor<'static> {
@@ -43,41 +44,14 @@ fn rotating_halves_of_put_back_rows_is_rotating_neighbours_of_stored_ones() {
     }
 }
 
-fn layout(kinds: &[TensorType], purpose: Purpose) -> Layout {
-    let mut rng = ChaCha8Rng::seed_from_u64(0);
-    let tensors: Vec<_> =
-        kinds.iter().map(|kind| tensor(*kind, &[256, 2], &random_blocks(*kind, 512, &mut rng))).collect();
-    let parts: Vec<_> = tensors.iter().map(|tensor| Rows { tensor, interleaved_head: None }).collect();
-    choose_layout(&parts, purpose)
-}
-
-#[test]
-fn every_type_gets_the_most_exact_layout() {
-    use TensorType::*;
-    for (kinds, purpose, expected) in [
-        (&[Q4_0, Q4_0][..], Purpose::Projection, Layout::Symmetric4),
-        (&[Q4_0], Purpose::Vocabulary, Layout::Symmetric8),
-        (&[Q4_1], Purpose::Projection, Layout::Asymmetric8),
-        (&[Q4_1, Q4_0], Purpose::Projection, Layout::Asymmetric8),
-        (&[Q8_0, Q8_0, Q4_0], Purpose::Projection, Layout::Symmetric8),
-        (&[Q5_0], Purpose::Projection, Layout::Symmetric8),
-        (&[Q8_0], Purpose::Vocabulary, Layout::Symmetric8),
-        (&[Q4K, Q4K, Q6K], Purpose::Projection, Layout::Asymmetric8),
-        (&[F16], Purpose::Vocabulary, Layout::Asymmetric8),
-    ] {
-        assert_eq!(layout(kinds, purpose), expected, "{kinds:?} {purpose:?}");
-    }
-}
-
 /// The data file's bytes, and where the matrix lies.
-fn stored(kind: TensorType, rows: usize, threads: usize) -> (Vec<u8>, Stored) {
+fn stored(layout: Layout, kind: TensorType, rows: usize, threads: usize) -> (Vec<u8>, Stored) {
     let folder = tempfile::tempdir().unwrap();
     let mut data = DataFile::create(folder.path(), "data").unwrap();
     let mut rng = ChaCha8Rng::seed_from_u64(9);
     let tensor = tensor(kind, &[64, rows], &random_blocks(kind, 64 * rows, &mut rng));
     let part = Rows { tensor: &tensor, interleaved_head: None };
     let mut heard = 0;
-    let layout = choose_layout(&[part], Purpose::Projection);
     let stored = store(&mut data, &[part], layout, threads, &mut |rows| heard += rows).unwrap();
     assert_eq!(heard, rows);
     (std::fs::read(folder.path().join("data")).unwrap(), stored)
@@ -85,23 +59,42 @@ fn stored(kind: TensorType, rows: usize, threads: usize) -> (Vec<u8>, Stored) {
 
 #[test]
 fn the_number_of_threads_does_not_show() {
-    for kind in [TensorType::Q4_1, TensorType::Q8_0, TensorType::F16] {
-        let one = stored(kind, 7, 1);
+    let asymmetric = Layout::Blocks(BlockFormat::ASYMMETRIC8);
+    for (layout, kind) in [
+        (asymmetric, TensorType::Q4_1),
+        (Layout::Blocks(BlockFormat::SYMMETRIC8), TensorType::Q8_0),
+        (Layout::Blocks(BlockFormat::SYMMETRIC4), TensorType::Q4_0),
+        (asymmetric, TensorType::F16),
+        (Layout::Float32, TensorType::Q4_1),
+        (Layout::Float16, TensorType::F32),
+    ] {
+        let one = stored(layout, kind, 7, 1);
         for threads in [2, 3, 64] {
-            assert_eq!(stored(kind, 7, threads), one, "{kind} {threads}");
+            assert_eq!(stored(layout, kind, 7, threads), one, "{layout:?} {kind} {threads}");
         }
     }
 }
 
 #[test]
 fn a_damaged_tensor_is_named() {
+    let damaged = |layout, value| {
+        let error = refused(layout, value);
+        let StoreError::Model(error) = error else { panic!("{error:?}") };
+        error
+    };
+    let tensor = || "t".to_owned();
+    for layout in [Layout::Blocks(BlockFormat::ASYMMETRIC8), Layout::Float32] {
+        assert_eq!(damaged(layout, f32::NAN), ModelError::NotFinite { tensor: tensor() });
+    }
+    assert_eq!(damaged(Layout::Float16, 1e6), ModelError::BeyondFloat16 { tensor: tensor() });
+}
+
+fn refused(layout: Layout, value: f32) -> StoreError {
     let folder = tempfile::tempdir().unwrap();
     let mut data = DataFile::create(folder.path(), "data").unwrap();
     let mut values = [1.0; 128];
-    values[100] = f32::NAN;
+    values[100] = value;
     let tensor = tensor(TensorType::F32, &[64, 2], &floats(&values));
     let part = Rows { tensor: &tensor, interleaved_head: None };
-    let error = store(&mut data, &[part], Layout::Asymmetric8, 2, &mut |_| {}).unwrap_err();
-    let StoreError::Model(error) = error else { panic!("{error:?}") };
-    assert_eq!(error, ModelError::NotFinite { tensor: "t".to_owned() });
+    store(&mut data, &[part], layout, 2, &mut |_| {}).unwrap_err()
 }

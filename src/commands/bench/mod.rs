@@ -106,6 +106,7 @@ fn chat_args(args: &BenchArgs) -> ChatArgs {
         emulate_npu: args.emulate_npu,
         npu_model: args.npu_model.clone(),
         threads: args.threads,
+        context: args.context,
         ..ChatArgs::default()
     }
 }

@@ -83,6 +83,11 @@ impl ChildDecoder {
         Ok(Self { process, connection, ready, deadline, position: 0, logits: Vec::new(), dead: None })
     }
 
+    /// Takes at most so many tokens from now on.
+    pub fn limit_context(&mut self, tokens: usize) {
+        self.ready.limits.context = self.ready.limits.context.min(tokens);
+    }
+
     /// What was opened, and where its nodes run.
     pub fn ready(&self) -> &LaneReady {
         &self.ready

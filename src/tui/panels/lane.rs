@@ -5,6 +5,7 @@ use std::time::Instant;
 use ratatui::text::Line;
 
 use crate::engine::{LaneState, LaneStatus};
+use crate::model::memory::gb;
 
 use super::super::skin::{Skin, Text, pad_right};
 use super::super::state::{EngineState, State};
@@ -44,7 +45,7 @@ pub fn lines(state: &State, skin: &Skin, _columns: usize) -> Vec<Text> {
         first.extend(lane.threads.into_iter().flat_map(|n| [skin.dot(), skin.plain(plural(n, "thread"))]));
         lines.push(Line::from(first));
         let what = if let LaneState::Loading { since } = lane.state {
-            skin.dim(loading_for(now.saturating_duration_since(since)))
+            skin.dim(loading_for(lane, now.saturating_duration_since(since)))
         } else {
             placement(lane, skin)
         };
@@ -52,6 +53,10 @@ pub fn lines(state: &State, skin: &Skin, _columns: usize) -> Vec<Text> {
         if let [first, ..] = lane.graphs_elsewhere()[..] {
             let count = plural(lane.graphs_elsewhere().len(), "graph");
             second.push(skin.dim(format!(", {count} on {}", short_provider(first))));
+        }
+        if let Some(longest) = lane.memory.and_then(|memory| memory.cut_from) {
+            let cut = format!("{} of {longest} tokens: memory", lane.context_limit);
+            second.extend([skin.dot(), skin.styled(skin.theme.warning, cut)]);
         }
         second.extend(lane.device.iter().flat_map(|name| [skin.dot(), skin.dim(one_line(name))]));
         lines.push(Line::from(second));
@@ -75,8 +80,10 @@ fn placement(lane: &LaneStatus, skin: &Skin) -> ratatui::text::Span<'static> {
     }
 }
 
-fn loading_for(time: std::time::Duration) -> String {
-    format!("loading, {} s", time.as_secs())
+/// For how long, and how much memory it will take.
+fn loading_for(lane: &LaneStatus, time: std::time::Duration) -> String {
+    let memory = lane.memory.map_or_else(String::new, |memory| format!(", {}", gb(memory.bytes)));
+    format!("loading, {} s{memory}", time.as_secs())
 }
 
 fn other(lane: &LaneStatus, skin: &Skin, now: Instant) -> Text {
@@ -93,7 +100,7 @@ fn other(lane: &LaneStatus, skin: &Skin, now: Instant) -> Text {
         }
         LaneState::Loading { since } => {
             let head = skin.dim(head(skin.glyphs.absent));
-            return Line::from(vec![head, skin.dim(loading_for(now.saturating_duration_since(*since)))]);
+            return Line::from(vec![head, skin.dim(loading_for(lane, now.saturating_duration_since(*since)))]);
         }
         LaneState::Absent { reason } => (skin.theme.dim, reason.clone()),
         LaneState::Failed { reason } => (skin.theme.error, format!("failed: {reason}")),

@@ -1,0 +1,183 @@
+//! How long a context each lane gets: what was asked for, within what the model and its graph can do and what there is memory
+//! for.
+
+use std::path::Path;
+
+use anyhow::{Context, bail};
+
+use crate::config::Settings;
+use crate::engine::{LaneId, LaneSource, LaneSpec, MemoryPlan};
+use crate::inspect::rotary_positions;
+use crate::model::memory::{LaneMemory, NoRoom, gb};
+use crate::model::{ModelFolder, NpuBundle};
+use crate::telemetry::memory::Memory;
+
+pub struct Room {
+    asked: Option<Asked>,
+    /// `None` where the system does not tell: then everything fits.
+    memory: Option<Memory>,
+}
+
+/// A context that somebody named.
+struct Asked {
+    tokens: usize,
+    by: &'static str,
+}
+
+/// What a lane gets, or why it cannot be opened, for people.
+pub type Granted = Result<(usize, MemoryPlan), String>;
+
+impl Room {
+    pub fn new(argument: Option<u32>, settings: &Settings, memory: Option<Memory>) -> Self {
+        let argument = argument.map(|tokens| Asked { tokens: tokens as usize, by: "--context" });
+        let setting = settings.context.map(|tokens| Asked { tokens: tokens.get(), by: "context in the settings" });
+        Self { asked: argument.or(setting), memory }
+    }
+
+    /// `taken` bytes are another lane's. An error is for what was asked for.
+    pub fn on_cpu(&self, model: &ModelFolder, taken: u64) -> anyhow::Result<Granted> {
+        let config = &model.config.model;
+        let mut longest = config.context_length;
+        let graph = config.decoder.filename.as_ref().map(|graph| model.path.join(graph)).filter(|path| path.is_file());
+        let rotary = graph.as_deref().map(rotary_positions).transpose()?.flatten();
+        if let Some(positions) = rotary.filter(|positions| *positions < longest) {
+            longest = positions;
+        }
+        if let Some(Asked { tokens, by }) = self.asked.as_ref().filter(|asked| asked.tokens > longest) {
+            let limit = match rotary {
+                Some(positions) if positions < config.context_length => {
+                    format!("its graph's tables of rotations end at {positions}")
+                }
+                _ => format!("it was made for at most {longest}"),
+            };
+            bail!("{by} is {tokens}, which is more than '{}' can do: {limit}", model.name);
+        }
+        let bytes = graph.map_or(0, |graph| with_data(&graph));
+        let need = LaneMemory::on_cpu(&config.decoder, config.vocab_size, bytes);
+        self.grant(need, longest, taken)
+    }
+
+    /// The bundle's context is fixed; a longer one that was asked for is for another lane.
+    pub fn on_npu(&self, folder: &Path, bundle: &NpuBundle) -> anyhow::Result<Granted> {
+        let entries = std::fs::read_dir(folder).with_context(|| format!("'{}' cannot be read", folder.display()))?;
+        let bytes = entries.flatten().filter_map(|entry| entry.metadata().ok()).map(|metadata| metadata.len()).sum();
+        let need = LaneMemory::on_npu(bundle, bytes);
+        Ok(self.grant(need, bundle.context, 0)?.map(|(context, plan)| (self.within(context), plan)))
+    }
+
+    /// At most what was asked for.
+    pub fn within(&self, context: usize) -> usize {
+        self.asked.as_ref().map_or(context, |asked| asked.tokens.min(context))
+    }
+
+    fn grant(&self, need: LaneMemory, longest: usize, taken: u64) -> anyhow::Result<Granted> {
+        let asked = self.asked.as_ref().map(|asked| asked.tokens.min(longest));
+        let Memory { total, available } = self.memory.unwrap_or(Memory { total: u64::MAX, available: u64::MAX });
+        Ok(match need.context_within(longest, asked, total, available.saturating_sub(taken)) {
+            Ok(context) => {
+                let cut_from = (asked.is_none() && context < longest).then_some(longest);
+                Ok((context, MemoryPlan { bytes: need.at(context), cut_from }))
+            }
+            Err(error @ NoRoom::Context { .. }) => bail!("{error}"),
+            Err(error @ NoRoom::Model { .. }) => Err(error.to_string()),
+        })
+    }
+
+    /// What is said of a lane before it is loaded: what it takes, and whether its context is cut.
+    pub fn said(&self, lane: &LaneSpec) -> Option<(String, bool)> {
+        let plan = lane.memory.filter(|_| matches!(lane.source, LaneSource::Open(_)))?;
+        let LaneSpec { id, context_limit, .. } = lane;
+        let of = self.memory.map_or_else(String::new, |memory| {
+            format!("; {} of {} are available", gb(memory.available), gb(memory.total))
+        });
+        let needs = format!("the {id} lane takes {} with a context of {context_limit} tokens{of}", gb(plan.bytes));
+        Some(match plan.cut_from {
+            Some(longest) => (format!("{needs}, which is too little for the model's {longest}"), true),
+            None => (needs, false),
+        })
+    }
+
+    /// Where only one lane is wanted, and what was asked for is beyond it.
+    pub fn check_only(&self, lane: LaneId, context: usize) -> anyhow::Result<()> {
+        match &self.asked {
+            Some(Asked { tokens, by }) if *tokens > context => {
+                bail!("{by} is {tokens}, but the model for the {lane} lane was built for {context}")
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// The bytes of a graph's file and of those beside it that its name begins: its weights.
+fn with_data(graph: &Path) -> u64 {
+    let name = graph.file_name().unwrap_or_default().to_string_lossy();
+    let entries = graph.parent().and_then(|folder| std::fs::read_dir(folder).ok());
+    let files = entries.into_iter().flatten().flatten();
+    let own = files.filter(|entry| entry.file_name().to_string_lossy().starts_with(&*name));
+    own.filter_map(|entry| Some(std::fs::metadata(entry.path()).ok()?.len())).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GB: u64 = 1_000_000_000;
+    const NEED: LaneMemory = LaneMemory { weights: 2 * GB, working: GB, token: 100_000 };
+
+    fn room(asked: Option<u32>, available: u64) -> Room {
+        Room::new(asked, &Settings::default(), Some(Memory { total: 16 * GB, available }))
+    }
+
+    #[test]
+    fn another_lane_s_memory_is_gone() {
+        let granted = |taken| room(None, 5 * GB).grant(NEED, 10_000, taken).unwrap().map(|(context, _)| context);
+        assert_eq!(granted(GB), Ok(10_000));
+        assert_eq!(granted(GB + GB / 2), Ok(4864));
+        assert!(granted(2 * GB).unwrap_err().contains("but 3.0 GB of 16.0 GB are available"));
+    }
+
+    #[test]
+    fn the_argument_comes_before_the_setting() {
+        let settings = Settings { context: std::num::NonZeroUsize::new(300), ..Settings::default() };
+        for (argument, expected) in [(None, 300), (Some(200), 200)] {
+            assert_eq!(Room::new(argument, &settings, None).within(1000), expected);
+        }
+        let error = Room::new(None, &settings, None).check_only(LaneId::Npu, 256).unwrap_err().to_string();
+        assert!(error.contains("context in the settings is 300") && error.contains("built for 256"), "{error}");
+    }
+
+    #[test]
+    fn a_machine_that_does_not_tell_has_room() {
+        let granted = Room::new(None, &Settings::default(), None).grant(NEED, 10_000, 0).unwrap();
+        assert_eq!(granted, Ok((10_000, MemoryPlan { bytes: 4 * GB, cut_from: None })));
+    }
+
+    #[test]
+    fn what_is_asked_for_is_not_cut() {
+        let error = room(Some(9000), 3 * GB + GB / 2).grant(NEED, 10_000, 0).unwrap_err().to_string();
+        assert!(error.contains("9000 tokens takes 0.9 GB") && error.contains("4864 tokens fit"), "{error}");
+    }
+
+    #[test]
+    fn a_cut_is_said() {
+        let room = room(None, 3 * GB + GB / 2);
+        let (context_limit, memory) = room.grant(NEED, 10_000, 0).unwrap().unwrap();
+        let open = LaneSource::Open(Box::new(|| Err(String::new())));
+        let lane = LaneSpec {
+            id: LaneId::Cpu,
+            execution_provider: String::new(),
+            device: None,
+            emulated: false,
+            context_limit,
+            threads: None,
+            memory: Some(memory),
+            measured: Default::default(),
+            source: open,
+        };
+        let said = "the cpu lane takes 3.5 GB with a context of 4864 tokens; 3.5 GB of 16.0 GB are available, which is \
+                    too little for the model's 10000";
+        assert_eq!(room.said(&lane), Some((said.to_owned(), true)));
+        let absent = LaneSpec { source: LaneSource::Absent { reason: String::new() }, ..lane };
+        assert_eq!(room.said(&absent), None);
+    }
+}
