@@ -29,5 +29,6 @@ mod chat;
 mod compile;
 mod faults;
 mod lane;
+mod qwen3_shape;
 mod session;
 mod sys;
