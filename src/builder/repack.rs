@@ -9,6 +9,7 @@
 //! ggml's blocks also run along K, so a row converts alone; `weights` walks the rows and writes the file, `precision` says
 //! which layout a matrix gets.
 
+mod four_bits;
 #[cfg(test)]
 mod tests;
 
@@ -77,7 +78,7 @@ impl BlockFormat {
     /// 8 bits with zero points. Takes every type: Q4_1 on a grid a little finer than its own, whatever else is not
     /// symmetric to the nearest of 256 levels.
     pub const ASYMMETRIC8: Self = Self { bits: 8, size: BLOCK, zero_points: true };
-    /// 4 bits, zero point 8 implied. Lossless for Q4_0; takes nothing else.
+    /// 4 bits, zero point 8 implied, in ggml's blocks: lossless for Q4_0. As every other format of 4 bits it takes all types.
     pub const SYMMETRIC4: Self = Self { bits: 4, size: BLOCK, zero_points: false };
 
     /// Bytes of the zero points of a row with `k` values.
@@ -101,7 +102,7 @@ impl Layout {
     }
 }
 
-/// Converts one row; the caller has checked the sizes, and the type for layouts that do not take every type. False where a value is not finite, or
+/// Converts one row; the caller has checked the sizes, and for SYMMETRIC8 the type. False where a value is not finite, or
 /// beyond what the layout holds.
 pub fn convert_row(layout: Layout, kind: TensorType, row: &[u8], scratch: &mut Vec<f32>, out: RowOut<'_>) -> bool {
     match layout {
@@ -121,12 +122,16 @@ pub fn convert_row(layout: Layout, kind: TensorType, row: &[u8], scratch: &mut V
             })
         }
         Layout::Blocks(format) => {
+            let RowOut { values: quants, scales, zero_points } = out;
+            let out = RowOut { values: quants, scales: &mut *scales, zero_points };
             if format.bits == 8 {
-                convert_row8(kind, row, scratch, out.values, out.scales, out.zero_points);
+                convert_row8(kind, row, scratch, out);
+            } else if kind == TensorType::Q4_0 && format == BlockFormat::SYMMETRIC4 {
+                repack_q4_0(row, out);
             } else {
-                repack_q4_0(row, out.values, out.scales);
+                four_bits::quantize_row(format, dequantized(kind, row, 2 * out.values.len(), scratch), out);
             }
-            out.scales.iter().all(|scale| scale.is_finite())
+            scales.iter().all(|scale| scale.is_finite())
         }
     }
 }
@@ -138,23 +143,17 @@ fn dequantized<'s>(kind: TensorType, row: &[u8], values: usize, scratch: &'s mut
     scratch
 }
 
-fn repack_q4_0(row: &[u8], quants: &mut [u8], scales: &mut [f32]) {
+fn repack_q4_0(row: &[u8], out: RowOut<'_>) {
     let (blocks, _) = row.as_chunks::<18>();
-    for ((block, quants), scale) in blocks.iter().zip(quants.as_chunks_mut::<16>().0).zip(scales) {
+    for ((block, quants), scale) in blocks.iter().zip(out.values.as_chunks_mut::<16>().0).zip(out.scales) {
         let affine = AffineBlock::q4_0(block);
         *scale = affine.scale;
         *quants = pack_nibbles(&affine.quants);
     }
 }
 
-fn convert_row8(
-    kind: TensorType,
-    row: &[u8],
-    scratch: &mut Vec<f32>,
-    quants: &mut [u8],
-    scales: &mut [f32],
-    zero_points: &mut [u8],
-) {
+fn convert_row8(kind: TensorType, row: &[u8], scratch: &mut Vec<f32>, out: RowOut<'_>) {
+    let RowOut { values: quants, scales, zero_points } = out;
     let (quants, _) = quants.as_chunks_mut::<BLOCK>();
     // Right for the symmetric types; the others overwrite it. Empty where 128 is implied.
     zero_points.fill(128);

@@ -4,14 +4,15 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Instant;
 
-use anyhow::bail;
+use anyhow::{bail, ensure};
+use clap::ValueEnum;
 use indicatif::{ProgressBar, ProgressStyle};
 
 use super::fetch::{AfterFetch, FetchDisplay};
 use super::session;
 use crate::builder::npu::{self, LocalLaboratory, NpuBuildOptions, NpuProgress, NpuStage, StageRecord};
-use crate::builder::{self, BuildOptions, BuildStage};
-use crate::cli::{BuildArgs, BuildTarget, NpuBuildArgs};
+use crate::builder::{self, BuildOptions, BuildStage, CpuPrecision, FourBits};
+use crate::cli::{BuildArgs, BuildTarget, Int4Args, NpuBuildArgs, PrecisionName};
 use crate::config::Settings;
 use crate::model::{NpuTarget, Precision};
 use crate::onnx_runtime::{CpuSessionOptions, OnnxRuntime};
@@ -23,7 +24,7 @@ const STEPS: u64 = 1000;
 pub fn run(args: &BuildArgs) -> anyhow::Result<ExitCode> {
     match (args.target, &args.npu.soc) {
         (BuildTarget::Cpu, _) if args.npu != NpuBuildArgs::default() => {
-            bail!("--soc, --precision, --context, --chunk, --stop-after and --keep are for --target npu; add that")
+            bail!("--soc, --chunk, --stop-after and --keep are for --target npu; add that")
         }
         (BuildTarget::Cpu, _) => for_cpu(args)?,
         (BuildTarget::Npu, Some(target)) => for_npu(args, target)?,
@@ -32,11 +33,50 @@ pub fn run(args: &BuildArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+fn cpu_precision(args: &BuildArgs) -> anyhow::Result<CpuPrecision> {
+    let precision = match args.precision {
+        None | Some(PrecisionName::Int8) => CpuPrecision::Int8,
+        Some(PrecisionName::Int4) => {
+            let Int4Args { block_size, symmetric } = args.int4;
+            return Ok(CpuPrecision::Int4(FourBits {
+                block: block_size.unwrap_or(FourBits::default().block),
+                symmetric,
+            }));
+        }
+        Some(PrecisionName::Fp16) => CpuPrecision::Fp16,
+        Some(PrecisionName::Fp32) => CpuPrecision::Fp32,
+        Some(PrecisionName::W8a16) => {
+            bail!("--precision w8a16 is for --target npu; for the CPU give int4, int8, fp16 or fp32")
+        }
+    };
+    refuse_int4_options(args)?;
+    Ok(precision)
+}
+
+fn npu_precision(args: &BuildArgs) -> anyhow::Result<Precision> {
+    refuse_int4_options(args)?;
+    match args.precision {
+        None | Some(PrecisionName::W8a16) => Ok(Precision::W8a16),
+        Some(PrecisionName::Fp16) => Ok(Precision::Fp16),
+        Some(name @ (PrecisionName::Int4 | PrecisionName::Int8 | PrecisionName::Fp32)) => {
+            let name = name.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default();
+            bail!("--precision {name} is for --target cpu; for an NPU give w8a16 or fp16")
+        }
+    }
+}
+
+fn refuse_int4_options(args: &BuildArgs) -> anyhow::Result<()> {
+    ensure!(args.int4 == Int4Args::default(), "--block-size and --symmetric are for --precision int4; add that");
+    Ok(())
+}
+
 fn for_cpu(args: &BuildArgs) -> anyhow::Result<()> {
+    let precision = cpu_precision(args)?;
+    let options = BuildOptions { precision, context: args.context, ..BuildOptions::default() };
     let bar = bar()?;
     let mut started = Instant::now();
     let mut current: Option<BuildStage> = None;
-    let result = builder::build(&args.source, &args.output, &BuildOptions::default(), &mut |progress| {
+    let result = builder::build(&args.source, &args.output, &options, &mut |progress| {
         if current != Some(progress.stage) {
             if let Some(stage) = current.replace(progress.stage) {
                 bar.suspend(|| eprintln!("{:<36}{:>6.1} s", name(stage), started.elapsed().as_secs_f64()));
@@ -52,11 +92,12 @@ fn for_cpu(args: &BuildArgs) -> anyhow::Result<()> {
         eprintln!("{:<36}{:>6.1} s", name(stage), started.elapsed().as_secs_f64());
     }
     eprintln!(
-        "{}: {} ({}, {:.0} million parameters), {} nodes, {:.0} MB, built in {:.1} s",
+        "{}: {} ({}, {:.0} million parameters) in {}, {} nodes, {:.0} MB, built in {:.1} s",
         report.folder.display(),
         report.model,
         report.architecture,
         report.parameters as f64 / 1e6,
+        options.precision,
         report.nodes,
         report.bytes as f64 / 1e6,
         report.seconds,
@@ -66,8 +107,8 @@ fn for_cpu(args: &BuildArgs) -> anyhow::Result<()> {
 
 fn for_npu(args: &BuildArgs, target: &NpuTarget) -> anyhow::Result<()> {
     let options = NpuBuildOptions {
-        precision: args.npu.precision.unwrap_or(Precision::W8a16),
-        context: args.npu.context,
+        precision: npu_precision(args)?,
+        context: args.context,
         chunk: args.npu.chunk,
         stop_after: args.npu.stop_after,
         keep: args.npu.keep,

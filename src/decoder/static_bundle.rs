@@ -8,6 +8,7 @@
 mod buffer;
 mod cache;
 mod graph;
+mod positions;
 
 use std::path::Path;
 

@@ -1,5 +1,4 @@
-//! What fetching needs from the operating system, behind one interface: free space, lasting renames, a child that can be
-//! ended with all that it started.
+//! What fetching needs from the operating system, behind one interface: a child that can be ended with all that it started.
 
 #[cfg(unix)]
 #[path = "platform/unix.rs"]
@@ -8,4 +7,4 @@ mod system;
 #[path = "platform/windows.rs"]
 mod system;
 
-pub use system::{end_child, free_space, own_group, sync_folder};
+pub use system::{end_child, own_group};

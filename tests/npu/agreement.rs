@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use ortalk::decoder::{Decoder, DecoderOptions, SharedBufferDecoder, StaticDecoder};
+use ortalk::decoder::{Decoder, DecoderOptions, PlainDecoder, StaticDecoder};
 use ortalk::model::{ModelFolder, NpuBundle, TemplateMessage};
 use ortalk::onnx_runtime::{CpuSessionOptions, OnnxRuntime, RuntimeError};
 
@@ -130,7 +130,7 @@ fn the_whole_model_on_the_npu_says_what_the_cpu_lane_says() {
     let bundle = whole::bundle(&source);
     let folder = ModelFolder::open(&model).unwrap();
     let options = DecoderOptions { session: CPU, context: 512 };
-    let mut cpu = SharedBufferDecoder::new(&runtime(), &folder, options).unwrap();
+    let mut cpu = PlainDecoder::new(&runtime(), &folder, options).unwrap();
     let mut npu = open(&bundle, &on_npu);
     let (mut expected, mut found) = (Vec::new(), Vec::new());
     for question in ["What is the capital of France?", "Name three rivers.", "Why is the sky blue?"] {

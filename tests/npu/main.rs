@@ -23,6 +23,7 @@ mod tiny_llama;
 
 mod agreement;
 mod answers;
+mod architectures;
 mod bench;
 mod build;
 mod chat;

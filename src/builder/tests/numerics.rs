@@ -26,8 +26,7 @@ impl Built {
             return self.widened(&node.input[1]);
         }
         assert_eq!(node.op_type.as_deref(), Some("MatMulNBits"), "{output}");
-        assert_eq!(int(node, "block_size"), BLOCK);
-        let found = self.decode(int(node, "bits"), &node.input[1], &node.input[2], node.input.get(3));
+        let found = self.decode(node, &node.input[1], &node.input[2], node.input.get(3), int(node, "K"));
         assert_eq!(found.len(), int(node, "N") * int(node, "K"), "{output}");
         found
     }
@@ -52,30 +51,30 @@ impl Built {
             _ => self.node("embedding/blocks"),
         };
         assert_eq!(node.op_type.as_deref(), Some("GatherBlockQuantized"));
-        assert_eq!((int(node, "block_size"), int(node, "gather_axis")), (BLOCK, 0));
-        self.decode(int(node, "bits"), &node.input[0], &node.input[2], node.input.get(3))
+        assert_eq!(int(node, "gather_axis"), 0);
+        let k = self.integers("embedding.shape")[2] as usize;
+        self.decode(node, &node.input[0], &node.input[2], node.input.get(3), k)
     }
 
-    /// `scale * (quant - zero_point)`, as both operators define it.
-    fn decode(&self, bits: usize, quants: &str, scales: &str, zero_points: Option<&String>) -> Vec<f32> {
+    /// `scale * (quant - zero_point)`, as both operators define it, for rows of `k` values.
+    fn decode(&self, node: &NodeProto, quants: &str, scales: &str, zero_points: Option<&String>, k: usize) -> Vec<f32> {
+        let (bits, size) = (int(node, "bits"), int(node, "block_size"));
         let (quants, scales) = (self.bytes(quants), self.floats(scales));
         let zero_points = zero_points.filter(|name| !name.is_empty()).map(|name| self.bytes(name));
-        assert_eq!(quants.len() * 8 / bits, scales.len() * BLOCK);
+        assert_eq!(quants.len() * 8 / bits, scales.len() * size);
+        // Numbers lie in as few bytes as they can, the first in the low bits.
+        let number = |bytes: &[u8], index: usize| bytes[index * bits / 8] >> (index * bits % 8) & (0xff >> (8 - bits));
+        let blocks = k / size;
         let weight = |index: usize| {
-            let quant = match bits {
-                8 => quants[index],
-                4 => quants[index / 2] >> (index % 2 * 4) & 15,
-                _ => panic!("{bits} bits"),
+            let block = index / size;
+            let zero_point = match zero_points {
+                // Those of each row begin a byte.
+                Some(bytes) => number(&bytes[block / blocks * (blocks * bits).div_ceil(8)..], block % blocks),
+                None => 1 << (bits - 1),
             };
-            let zero_point = match (bits, zero_points) {
-                (8, Some(bytes)) => bytes[index / BLOCK],
-                (8, None) => 128,
-                (_, Some(_)) => panic!("no layout has 4 bits and zero points"),
-                (_, None) => 8,
-            };
-            scales[index / BLOCK] * (f32::from(quant) - f32::from(zero_point))
+            scales[block] * (f32::from(number(quants, index)) - f32::from(zero_point))
         };
-        (0..scales.len() * BLOCK).map(weight).collect()
+        (0..scales.len() * size).map(weight).collect()
     }
 }
 
@@ -106,7 +105,15 @@ fn halves(values: &[f32], width: usize, head_size: usize) -> Vec<f32> {
 /// Compares what was written with what was meant, to the accuracy that type and precision promise.
 fn compare_in(precision: CpuPrecision, kind: TensorType, what: &str, found: &[f32], expected: &[f32]) {
     match precision {
-        CpuPrecision::Int8 => compare(kind, what, found, expected),
+        CpuPrecision::Int4(_) if what != "embedding" && what != "head" && kind != TensorType::Q4_0 => {
+            assert_eq!(found.len(), expected.len(), "{kind} {what}");
+            let square = |values: &mut dyn Iterator<Item = f32>| values.map(|value| value * value).sum::<f32>();
+            let error = square(&mut found.iter().zip(expected).map(|(found, expected)| found - expected));
+            // Half a step of 15 over a range of some four standard deviations, and a little less by its rounding.
+            let noise = error / square(&mut expected.iter().copied());
+            assert!((1e-4..0.012).contains(&noise), "{kind} {what}: {noise}");
+        }
+        CpuPrecision::Int4(_) | CpuPrecision::Int8 => compare(kind, what, found, expected),
         CpuPrecision::Fp16 => {
             let rounded: Vec<f32> = expected.iter().map(|value| f16::from_f32(*value).to_f32()).collect();
             assert!(found == rounded, "{kind} {what}");

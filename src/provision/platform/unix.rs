@@ -1,23 +1,9 @@
-//! Unix: statvfs, fsync of folders, process groups.
+//! Unix: process groups.
 
-use std::fs::File;
-use std::io;
 use std::os::unix::process::CommandExt;
-use std::path::Path;
 use std::process::{Child, Command};
 
 use rustix::process::{Pid, Signal, kill_process_group};
-
-/// Bytes that this user may still write where `folder` is; `None` when the system does not say.
-pub fn free_space(folder: &Path) -> Option<u64> {
-    let stat = rustix::fs::statvfs(folder).ok()?;
-    Some(stat.f_bavail.saturating_mul(stat.f_frsize))
-}
-
-/// Makes renames inside `folder` survive a power cut.
-pub fn sync_folder(folder: &Path) -> io::Result<()> {
-    File::open(folder)?.sync_all()
-}
 
 /// Gives the child a process group of its own: Ctrl-C then reaches only ortalk, which ends the child in order, and
 /// `end_child` reaches what the child started (a launcher script's Python).
