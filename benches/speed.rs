@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use ortalk::commands::fetch::{AfterFetch, FetchDisplay};
 use ortalk::commands::session;
 use ortalk::config::Settings;
-use ortalk::decoder::{Decoder, DecoderOptions, SharedBufferDecoder};
+use ortalk::decoder::{Decoder, DecoderOptions, PlainDecoder};
 use ortalk::engine::{
     ChatMessage, ChatRequest, Engine, EngineOptions, Finished, GenerationEvent, Policy, Role, Sampling, cpu_lane,
 };
@@ -49,13 +49,13 @@ fn main() {
 }
 
 /// The same work for both: a prompt of fixed tokens into an empty cache, and tokens after it.
-struct Bare(SharedBufferDecoder);
+struct Bare(PlainDecoder);
 
 impl Bare {
     fn new(runtime: &OnnxRuntime, folder: &ModelFolder) -> Self {
         let session = CpuSessionOptions { threads: THREADS, spinning: false };
         let context = folder.config.model.context_length;
-        Self(SharedBufferDecoder::new(runtime, folder, DecoderOptions { session, context }).unwrap())
+        Self(PlainDecoder::new(runtime, folder, DecoderOptions { session, context }).unwrap())
     }
 
     fn prefill(&mut self, count: usize) -> f64 {

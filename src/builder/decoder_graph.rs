@@ -43,7 +43,8 @@ pub fn write(
     let Source { gguf, architecture, dimensions, .. } = source;
     let total = gguf.tensors().filter(|tensor| tensor.shape.len() == 2).map(|tensor| tensor.elements()).sum();
     let progress = Progress { done: 0, total, report: on_progress };
-    let mut decoder = Decoder { gguf, architecture, dimensions, precision, graph, threads, progress, residual: None };
+    let mut decoder =
+        Decoder { source, gguf, architecture, dimensions, precision, graph, threads, progress, residual: None };
     decoder.write()
 }
 
@@ -54,6 +55,7 @@ struct Progress<'p> {
 }
 
 struct Decoder<'g, 'a, 'p> {
+    source: &'g Source<'a>,
     gguf: &'g Gguf<'a>,
     architecture: &'static Architecture,
     dimensions: &'g Dimensions,
@@ -408,10 +410,12 @@ impl<'g, 'a> Decoder<'g, 'a, '_> {
         let layout = self.precision.layout(parts);
         let width = parts[0].tensor.shape[0];
         let Progress { done, total, report } = &mut self.progress;
-        store(self.graph.data(), parts, layout, self.threads, &mut |rows| {
+        let stored = store(self.graph.data(), parts, layout, self.threads, &mut |rows| {
             *done += rows * width;
             report(*done as f32 / *total as f32);
-        })
+        })?;
+        parts.iter().for_each(|part| self.source.release(part.tensor));
+        Ok(stored)
     }
 }
 

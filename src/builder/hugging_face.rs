@@ -156,6 +156,11 @@ impl Checkpoint {
         self.files.iter().map(|(_, file)| file.len()).sum()
     }
 
+    /// See `MappedFile::release`.
+    pub fn release(&self, part: &[u8]) {
+        self.files.iter().for_each(|(_, file)| file.release(part));
+    }
+
     /// What a GGUF file of this model would say of its sizes, and its tensors; nothing of its vocabulary.
     pub fn as_gguf(&self) -> Result<Gguf<'_>, BuildError> {
         let of_model = |error| BuildError::Model { path: self.folder.join(CONFIG), error };

@@ -12,12 +12,12 @@ use super::architecture::{self, Architecture, Dimensions};
 use super::error::{BuildError, ModelError};
 use super::folder::NewFolder;
 use super::genai_config::{Graphs, SamplingDefaults, genai_config};
-use super::gguf::{Gguf, GgufError};
+use super::gguf::{Gguf, GgufError, Tensor};
 use super::hugging_face::Checkpoint;
 use super::mapped_file::MappedFile;
 use super::tokenizer::Vocabulary;
 use super::weights::StoreError;
-use crate::model::CONFIG_FILE;
+use crate::model::{CONFIG_FILE, name_in_hub_cache};
 
 /// A checkpoint's files, opened.
 #[derive(Debug)]
@@ -71,6 +71,11 @@ pub fn is_checkpoint(path: &Path) -> bool {
 
 /// What a checkpoint is called by those who named its file or folder.
 pub fn name(path: &Path) -> String {
+    if path.is_dir()
+        && let Some(name) = name_in_hub_cache(path)
+    {
+        return name;
+    }
     // A folder's name may have a point in it: Qwen3-0.6B.
     let name = if path.is_dir() { path.file_name() } else { path.file_stem() };
     name.unwrap_or_default().to_string_lossy().into_owned()
@@ -185,6 +190,14 @@ impl<'a> Source<'a> {
 
     pub fn parameters(&self) -> u64 {
         self.gguf.tensors().map(|tensor| tensor.elements() as u64).sum()
+    }
+
+    /// Says that a tensor was used: what is in memory of it goes, so that a build needs little however large the model is.
+    pub fn release(&self, tensor: &Tensor<'_>) {
+        match &self.files.files {
+            Files::Gguf(file) => file.release(tensor.bytes),
+            Files::Folder(folder) => folder.release(tensor.bytes),
+        }
     }
 
     /// An error in the model itself.

@@ -4,8 +4,8 @@ mod child;
 mod ends;
 mod limits;
 mod pipeline;
+mod plain;
 mod ports;
-mod shared_buffer;
 mod static_bundle;
 
 use std::path::PathBuf;
@@ -21,7 +21,7 @@ pub use child::{
 pub use ends::LanguageHead;
 pub use limits::Limits;
 pub use pipeline::PipelineDecoder;
-pub use shared_buffer::{DecoderOptions, SharedBufferDecoder};
+pub use plain::{CacheKind, Contract, DecoderOptions, GraphOutline, PlainDecoder};
 pub use static_bundle::{Observed, StaticDecoder};
 
 /// A model with its KV cache. Positions count from 0; the cache holds keys and values for positions `0..position()`.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::lane::{GraphPlacement, LaneId, LaneSource, LaneSpec, MeasuredRates, OpenLane};
-use crate::decoder::{DecoderOptions, SharedBufferDecoder};
+use crate::decoder::{DecoderOptions, PlainDecoder};
 use crate::model::ModelFolder;
 use crate::onnx_runtime::{CPU_PROVIDER, CpuSessionOptions, OnnxRuntime};
 
@@ -13,7 +13,7 @@ pub fn cpu_lane(runtime: OnnxRuntime, folder: Arc<ModelFolder>, threads: usize, 
     let context = context.map_or(longest, |context| context.min(longest));
     let open = move || {
         let options = DecoderOptions { session: CpuSessionOptions { threads, spinning: false }, context };
-        let decoder = SharedBufferDecoder::new(&runtime, &folder, options).map_err(|error| error.to_string())?;
+        let decoder = PlainDecoder::new(&runtime, &folder, options).map_err(|error| error.to_string())?;
         let graph = folder.config.model.decoder.filename.clone().unwrap_or_else(|| "model.onnx".to_string());
         let placement = vec![GraphPlacement { graph, placement: decoder.placement(), compiled_nodes: None }];
         Ok(OpenLane { decoder: Box::new(decoder), placement, device: None, emulated: false })

@@ -35,7 +35,6 @@ pub fn byte_model(folder: &Path) -> ModelFolder {
     let config = serde_json::json!({
         "model": {"type": "llama", "context_length": 64, "vocab_size": VOCABULARY, "eos_token_id": [END], "decoder":
             {"filename": "model.onnx", "head_size": 1, "num_hidden_layers": 1, "num_key_value_heads": 1}},
-        "search": {"past_present_share_buffer": true},
     });
     std::fs::write(folder.join("tokenizer.json"), tokenizer.to_string()).unwrap();
     std::fs::write(folder.join("genai_config.json"), config.to_string()).unwrap();

@@ -69,6 +69,7 @@ pub struct DecoderConfig {
 pub struct DecoderInputs {
     pub input_ids: String,
     pub attention_mask: String,
+    pub position_ids: String,
     /// With `%d` for the layer.
     pub past_key_names: String,
     pub past_value_names: String,
@@ -81,6 +82,7 @@ impl Default for DecoderInputs {
         Self {
             input_ids: "input_ids".into(),
             attention_mask: "attention_mask".into(),
+            position_ids: "position_ids".into(),
             past_key_names: "past_key_values.%d.key".into(),
             past_value_names: "past_key_values.%d.value".into(),
             past_sequence_length: "past_sequence_length".into(),
@@ -116,8 +118,6 @@ pub struct SearchConfig {
     pub top_k: Option<usize>,
     pub top_p: Option<f32>,
     pub repetition_penalty: Option<f32>,
-    /// Past and present share one buffer: the graph writes new keys and values in place.
-    pub past_present_share_buffer: bool,
 }
 
 impl GenaiConfig {
@@ -145,13 +145,6 @@ impl GenaiConfig {
         if decoder.filename.is_none() && decoder.pipeline.0.is_empty() {
             return Err("model.decoder has neither a filename nor a pipeline, so there is no graph to run".into());
         }
-        if !self.search.past_present_share_buffer && decoder.pipeline.0.is_empty() {
-            return Err(
-                "search.past_present_share_buffer is false; only graphs that share one buffer between past and \
-                        present run here so far"
-                    .into(),
-            );
-        }
         Ok(())
     }
 }
@@ -168,7 +161,7 @@ mod tests {
         serde_json::from_str(&format!(
             r#"{{"model": {{"type": "llama", "context_length": 64, "vocab_size": 10, "eos_token_id": {eos}, "decoder":
             {{{graphs}, "head_size": 4, "num_hidden_layers": 1, "num_key_value_heads": 1}}}},
-            "search": {{"past_present_share_buffer": true {extra}}}}}"#
+            "search": {{"do_sample": true {extra}}}}}"#
         ))
         .unwrap()
     }

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use ortalk::decoder::{Decoder, DecoderOptions, SharedBufferDecoder};
+use ortalk::decoder::{Decoder, DecoderOptions, PlainDecoder};
 use ortalk::engine::*;
 use ortalk::model::{ModelFolder, TemplateMessage};
 use ortalk::onnx_runtime::CpuSessionOptions;
@@ -92,7 +92,7 @@ fn an_answer_that_outgrows_its_lane_is_the_one_lane_answer() {
 fn an_answer_that_moved_goes_on_from_all_that_was_said() {
     let folder = ModelFolder::open(model()).unwrap();
     let options = DecoderOptions { session: CpuSessionOptions { threads: 2, spinning: false }, context: LONG };
-    let mut bare = SharedBufferDecoder::new(&runtime(), &folder, options).unwrap();
+    let mut bare = PlainDecoder::new(&runtime(), &folder, options).unwrap();
     let two = engine(&[(LaneId::Npu, SHORT), (LaneId::Cpu, LONG)]);
     for question in ["Tell me a long story about the sea.", "Write about Japanese poetry, with examples in Japanese."] {
         let moved = ask(&two, question, Sampling::GREEDY, Policy::Npu);

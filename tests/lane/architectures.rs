@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use ortalk::builder::npu::NpuStage;
 use ortalk::builder::{self, BuildOptions, CpuPrecision};
-use ortalk::decoder::{Decoder, DecoderOptions, SharedBufferDecoder, StaticDecoder};
+use ortalk::decoder::{Decoder, DecoderOptions, PlainDecoder, StaticDecoder};
 use ortalk::model::{ModelFolder, NpuBundle};
 
 use crate::bundle::{CHUNK, CONTEXT, ONE_THREAD, run_stages};
@@ -132,7 +132,7 @@ fn relative_difference(fixture: &Fixture, precision: CpuPrecision) -> f32 {
     builder::build(&fixture.source, &folder, &options, &mut |_| {}).unwrap();
     let model = ModelFolder::open(&folder).unwrap();
     let options = DecoderOptions { session: ONE_THREAD, context };
-    let mut decoder = SharedBufferDecoder::new(&runtime(), &model, options).unwrap();
+    let mut decoder = PlainDecoder::new(&runtime(), &model, options).unwrap();
     let largest = fixture.logits.iter().flatten().fold(0.0_f32, |largest, logit| largest.max(logit.abs()));
     let parts = [&[PROMPT][..], &[CHUNK, CHUNK], &[3, 1, 12], &[1; PROMPT]];
     let differences = parts.map(|parts| largest_difference(&mut decoder, fixture, parts));

@@ -10,6 +10,8 @@ mod tiny_llama;
 mod architectures;
 mod child;
 mod engine;
+mod genai;
+mod genai_folders;
 mod pipeline;
 mod quality;
 mod static_bundle;

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::{Command, Output};
 
-use ortalk::decoder::{Decoder, DecoderOptions, SharedBufferDecoder, StaticDecoder};
+use ortalk::decoder::{Decoder, DecoderOptions, PlainDecoder, StaticDecoder};
 use ortalk::model::{ModelFolder, NpuBundle, TemplateMessage};
 use ortalk::onnx_runtime::CpuSessionOptions;
 use serde_json::{Value, json};
@@ -159,7 +159,7 @@ fn an_answer_that_outgrows_the_npu_goes_on_on_the_cpu() {
     let for_cpu = for_cpu.path().join("cpu");
     ortalk::builder::build(&two_layers().source, &for_cpu, &Default::default(), &mut |_| {}).unwrap();
     let options = DecoderOptions { session: CPU, context: 1024 };
-    let mut cpu = SharedBufferDecoder::new(&runtime(), &ModelFolder::open(&for_cpu).unwrap(), options).unwrap();
+    let mut cpu = PlainDecoder::new(&runtime(), &ModelFolder::open(&for_cpu).unwrap(), options).unwrap();
     said.extend(greedy(&mut cpu, &sequence, total - on_npu));
     assert_eq!(answer["text"], folder().tokenizer.decode(&said).unwrap());
 }

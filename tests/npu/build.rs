@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::Output;
 
 use ortalk::builder::{self, BuildOptions};
-use ortalk::decoder::{Decoder, DecoderOptions, SharedBufferDecoder, StaticDecoder};
+use ortalk::decoder::{Decoder, DecoderOptions, PlainDecoder, StaticDecoder};
 use ortalk::model::{ModelFolder, NpuBundle, TemplateMessage};
 use ortalk::onnx_runtime::{CpuSessionOptions, QNN_PROVIDER};
 
@@ -69,7 +69,7 @@ fn a_model_becomes_a_bundle_that_runs_on_the_npu() {
     builder::build(&two_layers.source, &for_cpu, &BuildOptions::default(), &mut |_| {}).unwrap();
     let model = ModelFolder::open(&for_cpu).unwrap();
     let options = DecoderOptions { session: CPU, context: 512 };
-    let mut cpu = SharedBufferDecoder::new(&runtime(), &model, options).unwrap();
+    let mut cpu = PlainDecoder::new(&runtime(), &model, options).unwrap();
     let cpu = cpu.forward_all(&tokens).unwrap();
     assert_eq!(cpu.len(), float.len());
     for (position, (a, b)) in cpu.chunks(bundle.vocabulary).zip(float.chunks(bundle.vocabulary)).enumerate() {

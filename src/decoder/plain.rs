@@ -1,0 +1,265 @@
+//! A decoder in one graph whose shapes may differ from run to run, on the CPU: what ortalk builds, onnxruntime-genai's plain
+//! decoders, and what Optimum exports for transformers.js. `contract` finds out what a graph takes and gives, `cache` keeps
+//! keys and values in the way that it allows, and here is what is common: feed, run, read the logits.
+
+mod cache;
+mod contract;
+mod outline;
+
+use ort::memory::{Allocator, MemoryInfo};
+use ort::session::{IoBinding, Session};
+use ort::value::{DynTensor, Tensor, TensorElementType};
+
+use super::{DecodeError, Decoder, Limits};
+use crate::model::ModelFolder;
+use crate::onnx_runtime::{CpuSessionOptions, OnnxRuntime, Placement, placement, run_bound};
+
+pub use cache::Cache;
+pub use contract::{CacheKind, Contract};
+pub use outline::GraphOutline;
+
+use contract::{Integers, Rank, Wanted};
+
+/// A longer pass is no faster (904 tokens/s at 128 and 809 at 512, measured when this was chosen).
+const PREFILL_CHUNK: usize = 128;
+
+/// ONNX Runtime multiplies one row by another kernel than several.
+const SHORTEST_PREFILL: usize = 2;
+
+/// Of the largest logit: a pass in parts may differ by so much where activations are rounded to 8 bits. A token that sees
+/// what comes behind it differs by far more.
+const PART_ROUNDING: f32 = 0.1;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DecoderOptions {
+    pub session: CpuSessionOptions,
+    /// The longest sequence to hold, in tokens.
+    pub context: usize,
+}
+
+pub struct PlainDecoder {
+    session: Session,
+    binding: IoBinding,
+    contract: Contract,
+    cache: Cache,
+    limits: Limits,
+    /// Several tokens behind a past go one by one.
+    single_behind_past: bool,
+    position: usize,
+    /// Where the graph writes one position's logits, `[1, 1, vocabulary]`.
+    last: DynTensor,
+    /// The last pass's logits.
+    logits: Vec<f32>,
+}
+
+/// Whose logits are wanted of a pass.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Rows {
+    All,
+    Last,
+}
+
+impl PlainDecoder {
+    /// Opens the folder's graph. The graph says which kind of cache it has.
+    pub fn new(runtime: &OnnxRuntime, folder: &ModelFolder, options: DecoderOptions) -> Result<Self, DecodeError> {
+        let model = &folder.config.model;
+        let Some(graph) = model.decoder.filename.as_ref().filter(|_| model.decoder.pipeline.0.is_empty()) else {
+            return Err(DecodeError::InPieces { folder: folder.path.clone() });
+        };
+        let path = folder.path.join(graph);
+        // Before the weights are loaded, which takes time.
+        let outline = GraphOutline::read(&path)
+            .map_err(|error| DecodeError::File { path: path.clone(), what: error.to_string() })?;
+        let contract =
+            Contract::of(&outline, model).map_err(|what| DecodeError::Graph { graph: graph.clone(), what })?;
+        let session = runtime.cpu_session(&path, options.session)?;
+        let mut binding = session.create_binding().map_err(DecodeError::run)?;
+        let cache =
+            Cache::new(contract.kind, &contract.cache, options.context, &mut binding).map_err(DecodeError::run)?;
+        let last = DynTensor::new(&Allocator::default(), contract.logits.element, [1, 1, model.vocab_size])
+            .map_err(DecodeError::run)?;
+        let limits = Limits { context: options.context, vocabulary: model.vocab_size, first_token: None };
+        let (single_behind_past, position, logits) = (false, 0, Vec::new());
+        let mut decoder =
+            Self { session, binding, contract, cache, limits, single_behind_past, position, last, logits };
+        if decoder.cache.kind() == CacheKind::Growing {
+            decoder.single_behind_past = !decoder.takes_several_behind_past()?;
+            decoder.rewind(0);
+        }
+        Ok(decoder)
+    }
+
+    /// Whether tokens behind a past come out as they do in one pass. Graphs that were traced with one token for their past
+    /// fail there, or do not hide a token from those before it.
+    fn takes_several_behind_past(&mut self) -> Result<bool, DecodeError> {
+        let tokens: Vec<u32> = (0..4).filter(|token| (*token as usize) < self.limits.vocabulary).collect();
+        if tokens.len() < 4 || self.limits.context < tokens.len() {
+            return Ok(false);
+        }
+        // The third token's, which the fourth must not change; where only the last one's are given, those.
+        let vocabulary = self.limits.vocabulary;
+        let third = |rows: &[f32]| rows[rows.len().saturating_sub(2 * vocabulary)..][..vocabulary].to_vec();
+        let whole = third(self.forward_all(&tokens)?);
+        self.rewind(0);
+        self.forward(&tokens[..2])?;
+        let Ok(rows) = self.forward_all(&tokens[2..]) else { return Ok(false) };
+        let parts = third(rows);
+        let difference = whole.iter().zip(&parts).map(|(whole, part)| (whole - part).abs()).fold(0.0, f32::max);
+        let largest = whole.iter().fold(0.0_f32, |largest, logit| largest.max(logit.abs()));
+        Ok(difference <= PART_ROUNDING * largest)
+    }
+
+    /// Where ONNX Runtime put the graph's nodes.
+    pub fn placement(&self) -> Option<Placement> {
+        placement(&self.session)
+    }
+
+    pub fn cache_kind(&self) -> CacheKind {
+        self.cache.kind()
+    }
+
+    /// Appends `tokens` and returns the logits after each of them, one row of the vocabulary's size after another; where
+    /// the graph gives only those of the last position, that row.
+    pub fn forward_all(&mut self, tokens: &[u32]) -> Result<&[f32], DecodeError> {
+        self.run(tokens, Rows::All)?;
+        Ok(&self.logits)
+    }
+
+    fn run(&mut self, tokens: &[u32], rows: Rows) -> Result<(), DecodeError> {
+        self.limits.check(tokens, self.position)?;
+        self.logits.clear();
+        let single = self.single_behind_past && self.position > 0;
+        for tokens in tokens.chunks(if single { 1 } else { tokens.len() }) {
+            if rows == Rows::Last {
+                self.logits.clear();
+            }
+            self.pass(tokens, rows).map_err(DecodeError::Run)?;
+            self.position += tokens.len();
+        }
+        Ok(())
+    }
+
+    /// Runs the graph, and appends the logits.
+    fn pass(&mut self, tokens: &[u32], rows: Rows) -> Result<(), String> {
+        let total = self.position + tokens.len();
+        let text = |error: ort::Error| error.to_string();
+        self.cache.prepare(self.position, total, &mut self.binding).map_err(text)?;
+        self.bind_inputs(tokens, rows).map_err(text)?;
+        let one_row = match self.contract.wanted {
+            Wanted::Given => tokens.len() == 1 || self.contract.logits.last_only,
+            _ => tokens.len() == 1 || rows == Rows::Last,
+        };
+        if one_row && self.cache.kind() == CacheKind::Shared {
+            self.binding.bind_output(self.contract.logits.name.as_str(), &mut self.last).map_err(text)?;
+            run_bound(&mut self.session, &self.binding)?;
+            return append(&self.last, &mut self.logits, usize::MAX).map_err(text);
+        }
+        self.run_unbound(total, rows).map_err(text)
+    }
+
+    /// For outputs that ONNX Runtime allocates: those of which only the graph knows how long they are.
+    fn run_unbound(&mut self, total: usize, rows: Rows) -> ort::Result<()> {
+        let name = self.contract.logits.name.as_str();
+        self.binding.bind_output_to_device(name, &MemoryInfo::default())?;
+        let mut outputs = self.session.run_binding(&self.binding)?;
+        let logits: DynTensor =
+            outputs.remove(name).ok_or_else(|| ort::Error::new(format!("there is no '{name}'")))?.downcast()?;
+        // Where the graph does not declare it, only now is it known.
+        if logits.shape().last() != Some(&(self.limits.vocabulary as i64)) {
+            let (found, expected) = (&logits.shape()[..], self.limits.vocabulary);
+            return Err(ort::Error::new(format!("'{name}' came as {found:?}, but vocab_size is {expected}")));
+        }
+        let wanted = if rows == Rows::Last { self.limits.vocabulary } else { usize::MAX };
+        append(&logits, &mut self.logits, wanted)?;
+        self.cache.advance(total, &mut outputs)
+    }
+
+    fn bind_inputs(&mut self, tokens: &[u32], rows: Rows) -> ort::Result<()> {
+        let (count, total) = (tokens.len(), self.position + tokens.len());
+        let (binding, contract) = (&mut self.binding, &self.contract);
+        let mut feed = |input: &Integers, shape: &[usize], values: Vec<i64>| {
+            binding.bind_input(input.name.as_str(), &input.tensor(shape, values)?)
+        };
+        feed(&contract.input_ids, &[1, count], tokens.iter().map(|token| i64::from(*token)).collect())?;
+        if let Some(mask) = &contract.attention_mask {
+            feed(mask, &[1, total], vec![1; total])?;
+        }
+        if let Some(positions) = &contract.position_ids {
+            feed(positions, &[1, count], (self.position as i64..total as i64).collect())?;
+        }
+        match &contract.wanted {
+            Wanted::Given => {}
+            Wanted::Index(name) => {
+                let first = if rows == Rows::Last { count - 1 } else { 0 };
+                let positions: Vec<i64> = (first as i64..count as i64).collect();
+                binding.bind_input(name.as_str(), &Tensor::from_array(([positions.len()], positions))?)?;
+            }
+            Wanted::Last(input, rank) => {
+                let kept = if rows == Rows::Last { 1 } else { count as i64 };
+                feed(input, if *rank == Rank::Scalar { &[] } else { &[1] }, vec![kept])?;
+            }
+        }
+        if let Some(name) = &contract.cache_branch {
+            self.binding.bind_input(name.as_str(), &Tensor::from_array(([1], vec![self.position > 0]))?)?;
+        }
+        Ok(())
+    }
+}
+
+impl Integers {
+    fn tensor(&self, shape: &[usize], values: Vec<i64>) -> ort::Result<DynTensor> {
+        let shape = shape.to_vec();
+        if self.element == TensorElementType::Int64 {
+            return Ok(Tensor::from_array((shape, values))?.upcast());
+        }
+        // Tokens, positions and lengths are below 2^31: the context is.
+        let values: Vec<i32> = values.into_iter().map(|value| i32::try_from(value).unwrap_or(i32::MAX)).collect();
+        Ok(Tensor::from_array((shape, values))?.upcast())
+    }
+}
+
+/// Appends the last `most` of the values, as float32.
+fn append(from: &DynTensor, to: &mut Vec<f32>, most: usize) -> ort::Result<()> {
+    fn last<T>(values: &[T], most: usize) -> &[T] {
+        &values[values.len().saturating_sub(most)..]
+    }
+    match from.data_type() {
+        TensorElementType::Float32 => to.extend_from_slice(last(from.try_extract_tensor::<f32>()?.1, most)),
+        TensorElementType::Float16 => {
+            to.extend(last(from.try_extract_tensor::<half::f16>()?.1, most).iter().map(|value| value.to_f32()));
+        }
+        _ => to.extend(last(from.try_extract_tensor::<half::bf16>()?.1, most).iter().map(|value| value.to_f32())),
+    }
+    Ok(())
+}
+
+impl Decoder for PlainDecoder {
+    fn context_limit(&self) -> usize {
+        self.limits.context
+    }
+
+    fn prefill_chunk(&self) -> usize {
+        // What does not come in the first pass goes one by one.
+        if self.single_behind_past { self.limits.context } else { PREFILL_CHUNK }
+    }
+
+    fn shortest_prefill(&self) -> usize {
+        if self.single_behind_past { 1 } else { SHORTEST_PREFILL }
+    }
+
+    fn position(&self) -> usize {
+        self.position
+    }
+
+    fn rewind(&mut self, position: usize) {
+        self.position = self.position.min(position);
+    }
+
+    fn forward(&mut self, tokens: &[u32]) -> Result<(), DecodeError> {
+        self.run(tokens, Rows::Last)
+    }
+
+    fn logits(&self) -> &[f32] {
+        &self.logits[self.logits.len().saturating_sub(self.limits.vocabulary)..]
+    }
+}
