@@ -11,6 +11,7 @@ mod architectures;
 mod child;
 mod engine;
 mod genai_folders;
+mod optimum_folders;
 mod pipeline;
 mod quality;
 mod static_bundle;
