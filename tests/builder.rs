@@ -124,15 +124,19 @@ fn changed(change: impl FnOnce(&mut Model)) -> Vec<u8> {
     model.bytes()
 }
 
-fn build(folder: &Path, source: &str, output: &str) -> Output {
+fn build(folder: &Path, source: &str, output: &str, options: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_ortalk"));
-    command.current_dir(folder).args(["build", source, "--output", output]).output().unwrap()
+    command.current_dir(folder).args(["build", source, "--output", output]).args(options).output().unwrap()
 }
 
 /// Runs a build that must fail, and in a way that a person can do something about; returns the message, the last line.
 fn refusal(folder: &Path, source: &str, output: &str) -> String {
+    refusal_with(folder, source, output, &[])
+}
+
+fn refusal_with(folder: &Path, source: &str, output: &str, options: &[&str]) -> String {
     let before = names(folder);
-    let Output { status, stdout, stderr } = build(folder, source, output);
+    let Output { status, stdout, stderr } = build(folder, source, output, options);
     let stderr = String::from_utf8(stderr).unwrap();
     assert_eq!(status.code(), Some(1), "{source}: {stderr}");
     assert_eq!(stdout, b"", "{source}");
@@ -154,7 +158,7 @@ fn names(folder: &Path) -> Vec<String> {
 fn the_model_that_the_others_break_is_good() {
     let home = tempfile::tempdir().unwrap();
     fs::write(home.path().join("good.gguf"), Model::new().bytes()).unwrap();
-    let output = build(home.path(), "good.gguf", "out");
+    let output = build(home.path(), "good.gguf", "out", &[]);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     assert!(home.path().join("out/genai_config.json").is_file());
     assert_eq!(names(home.path()), ["good.gguf", "out"]);
@@ -366,7 +370,62 @@ fn links_devices_and_folders_without_permission_are_told_apart() {
     // A link to an empty folder stays; the folder behind it gets the model.
     fs::create_dir(folder.join("behind")).unwrap();
     symlink("behind", folder.join("link")).unwrap();
-    assert!(build(folder, "good.gguf", "link").status.success());
+    assert!(build(folder, "good.gguf", "link", &[]).status.success());
     assert!(fs::symlink_metadata(folder.join("link")).unwrap().is_symlink());
     assert!(folder.join("behind/genai_config.json").is_file());
+}
+
+#[test]
+fn each_precision_says_what_it_became() {
+    let home = tempfile::tempdir().unwrap();
+    fs::write(home.path().join("good.gguf"), Model::new().bytes()).unwrap();
+    for (options, recipe) in [
+        (&[][..], "cpu-int8"),
+        (&["--precision", "int8"], "cpu-int8"),
+        (&["--precision", "int4"], "cpu-int4-32"),
+        (&["--precision", "int4", "--block-size", "128", "--symmetric"], "cpu-int4-128-symmetric"),
+        (&["--precision", "fp16"], "cpu-fp16"),
+        (&["--precision", "fp32"], "cpu-fp32"),
+    ] {
+        let output = build(home.path(), "good.gguf", recipe, options);
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert!(output.status.success(), "{options:?}: {said}");
+        let precision = recipe.split('-').nth(1).unwrap();
+        assert!(said.lines().last().unwrap().contains(&format!(" in {precision}, ")), "{said}");
+        let mut inspect = Command::new(env!("CARGO_BIN_EXE_ortalk"));
+        let shown = inspect.current_dir(home.path()).args(["inspect", recipe]).output().unwrap().stdout;
+        let shown = String::from_utf8(shown).unwrap();
+        let line = shown.lines().find(|line| line.trim_start().starts_with("recipe ")).unwrap();
+        assert!(line.ends_with(recipe), "{line}");
+        fs::remove_dir_all(home.path().join(recipe)).unwrap();
+    }
+}
+
+#[test]
+fn a_precision_of_the_other_target_is_refused_with_the_right_ones() {
+    let home = tempfile::tempdir().unwrap();
+    fs::write(home.path().join("good.gguf"), Model::new().bytes()).unwrap();
+    let npu = ["--target", "npu", "--soc", "x-elite", "--precision"];
+    for (options, expected) in [
+        (
+            vec!["--precision", "w8a16"],
+            "--precision w8a16 is for --target npu; for the CPU give int4, int8, fp16 or fp32",
+        ),
+        ([&npu[..], &["int4"]].concat(), "--precision int4 is for --target cpu; for an NPU give w8a16 or fp16"),
+        ([&npu[..], &["fp32"]].concat(), "--precision fp32 is for --target cpu; for an NPU give w8a16 or fp16"),
+        (vec!["--symmetric"], "--block-size and --symmetric are for --precision int4; add that"),
+        (
+            vec!["--precision", "fp32", "--block-size", "64"],
+            "--block-size and --symmetric are for --precision int4; add that",
+        ),
+        (
+            [&npu[..], &["w8a16", "--symmetric"]].concat(),
+            "--block-size and --symmetric are for --precision int4; add that",
+        ),
+    ] {
+        assert_eq!(refusal_with(home.path(), "good.gguf", "out", &options), expected);
+    }
+    let wrong = build(home.path(), "good.gguf", "out", &["--precision", "int4", "--block-size", "48"]);
+    let said = String::from_utf8(wrong.stderr).unwrap();
+    assert!(said.contains("invalid value '48' for '--block-size <N>': expected 32, 64 or 128"), "{said}");
 }

@@ -10,6 +10,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use super::built;
 use super::npu::{self, NpuBuildOptions};
 use super::source::Stamp;
 use super::{BuildError, BuildOptions, BuildProgress, BuildStage, build};
@@ -18,8 +19,11 @@ use crate::model::BUILD_FILE;
 /// A waiting process looks this often whether the other one is done.
 const WAIT: Duration = Duration::from_millis(100);
 
+/// Held by the one process that builds into a folder of models.
+const LOCK: &str = ".lock";
+
 /// Where the models for NPUs are, below those for the CPU.
-const NPU_MODELS: &str = "npu";
+pub const NPU_MODELS: &str = "npu";
 
 /// The model folder of `source` below `models`, built if it is not there.
 ///
@@ -38,7 +42,7 @@ pub fn cached(
         }
         Step::Build(folder) => build(source, folder, options, progress).map(|_| ()),
     };
-    ensure(models, &name, &mut build)
+    ensure(source, models, &name, &mut build)
 }
 
 /// The same for an NPU: one folder for each chip, precision and size; `act` builds.
@@ -51,13 +55,16 @@ pub fn cached_npu<E: From<BuildError>>(
     options: &NpuBuildOptions,
     act: &mut dyn FnMut(Step<'_>) -> Result<(), E>,
 ) -> Result<PathBuf, E> {
-    ensure(&models.join(NPU_MODELS), &npu_folder_name(source, options)?, act)
+    ensure(source, &models.join(NPU_MODELS), &npu_folder_name(source, options)?, act)
 }
 
 /// The model folder of `source` for an NPU below `models`, if it is there.
 pub fn find_npu(source: &Path, models: &Path, options: &NpuBuildOptions) -> Result<Option<PathBuf>, BuildError> {
     let folder = models.join(NPU_MODELS).join(npu_folder_name(source, options)?);
-    Ok(is_built(&folder).then_some(folder))
+    Ok(is_built(&folder).then(|| {
+        built::touch(&folder);
+        folder
+    }))
 }
 
 fn npu_folder_name(source: &Path, options: &NpuBuildOptions) -> Result<String, BuildError> {
@@ -75,6 +82,7 @@ pub enum Step<'f> {
 
 /// The folder with this name below `models`, built if it is not there or not whole.
 fn ensure<E: From<BuildError>>(
+    source: &Path,
     models: &Path,
     name: &str,
     act: &mut dyn FnMut(Step<'_>) -> Result<(), E>,
@@ -82,10 +90,11 @@ fn ensure<E: From<BuildError>>(
     let failed = |path: &Path, error| BuildError::Write { path: path.to_owned(), error };
     let folder = models.join(name);
     if is_built(&folder) {
+        built::touch(&folder);
         return Ok(folder);
     }
     fs::create_dir_all(models).map_err(|error| failed(models, error))?;
-    let _lock = lock(&models.join(".lock"), act, |error| failed(models, error).into())?;
+    let _lock = lock(&models.join(LOCK), act, |error| failed(models, error).into())?;
     if is_built(&folder) {
         return Ok(folder);
     }
@@ -95,11 +104,12 @@ fn ensure<E: From<BuildError>>(
         fs::remove_dir_all(&folder).map_err(|error| failed(&folder, error))?;
     }
     act(Step::Build(&folder))?;
+    built::note(&folder, source);
     Ok(folder)
 }
 
 /// Whether every file that the builder recorded is there with its size. A folder that lost one is built anew.
-fn is_built(folder: &Path) -> bool {
+pub fn is_built(folder: &Path) -> bool {
     let recorded = || -> Option<BTreeMap<String, u64>> {
         let origin: serde_json::Value = serde_json::from_slice(&fs::read(folder.join(BUILD_FILE)).ok()?).ok()?;
         serde_json::from_value(origin.get("files")?.clone()).ok()
@@ -114,7 +124,9 @@ fn folder_name(source: &Path, recipe: &str) -> Result<String, BuildError> {
     let Stamp { path, files } = Stamp::of(source)?;
     let mut hasher = DefaultHasher::new();
     (&path, files, recipe, env!("CARGO_PKG_VERSION")).hash(&mut hasher);
-    let stem = super::source::name(&path).to_lowercase();
+    // By the name that was given: a link in the Hub's cache leads to a file that is called by its hash.
+    let stem = super::source::name(source).to_lowercase();
+    let stem = if stem.is_empty() { super::source::name(&path).to_lowercase() } else { stem };
     Ok(format!("{stem}-{:016x}", hasher.finish()))
 }
 
@@ -133,6 +145,16 @@ fn lock<E>(
             }
             Err(TryLockError::Error(error)) => return Err(failed(error)),
         }
+    }
+}
+
+/// The lock of a folder of models, where nobody builds into it.
+pub fn try_lock(models: &Path) -> io::Result<Option<File>> {
+    let file = File::create(models.join(LOCK))?;
+    match file.try_lock() {
+        Ok(()) => Ok(Some(file)),
+        Err(TryLockError::WouldBlock) => Ok(None),
+        Err(TryLockError::Error(error)) => Err(error),
     }
 }
 

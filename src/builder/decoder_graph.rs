@@ -11,7 +11,7 @@
 //!
 //! Operators are ONNX Runtime's (`docs/ContribOperators.md` there). How a matrix is stored is `precision`'s business.
 
-use super::architecture::{Architecture, Dimensions, EMBEDDING, OUTPUT, OUTPUT_NORM, find_tensor};
+use super::architecture::{Activation, Architecture, Dimensions, EMBEDDING, OUTPUT, OUTPUT_NORM, Rotary, find_tensor};
 use super::error::ModelError;
 use super::gguf::{Gguf, Tensor};
 use super::graph::{Attribute, GraphWriter, MICROSOFT, ONNX, Size, float_bytes};
@@ -43,7 +43,8 @@ pub fn write(
     let Source { gguf, architecture, dimensions, .. } = source;
     let total = gguf.tensors().filter(|tensor| tensor.shape.len() == 2).map(|tensor| tensor.elements()).sum();
     let progress = Progress { done: 0, total, report: on_progress };
-    let mut decoder = Decoder { gguf, architecture, dimensions, precision, graph, threads, progress, residual: None };
+    let mut decoder =
+        Decoder { source, gguf, architecture, dimensions, precision, graph, threads, progress, residual: None };
     decoder.write()
 }
 
@@ -54,6 +55,7 @@ struct Progress<'p> {
 }
 
 struct Decoder<'g, 'a, 'p> {
+    source: &'g Source<'a>,
     gguf: &'g Gguf<'a>,
     architecture: &'static Architecture,
     dimensions: &'g Dimensions,
@@ -101,17 +103,28 @@ impl<'g, 'a> Decoder<'g, 'a, '_> {
         graph.node(ONNX, "Cast", &["mask/total"], &["total_sequence_length"], &to_int32);
     }
 
-    /// Cosines and sines for every position of the context, `[context, head_size / 2]`, shared by all layers.
+    /// Cosines and sines for every position of the context, shared by all layers that turn alike.
     fn rotary_tables(&mut self) -> Result<()> {
-        let (context, frequencies) = (self.dimensions.context, &self.dimensions.rotary_frequencies);
+        let dimensions = self.dimensions;
+        for own in [false, true] {
+            if (0..dimensions.layers).any(|layer| dimensions.has_own_rotary(layer) == own) {
+                self.rotary_table(rotary_names(own), dimensions.rotary(own))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// `[context, pairs]`, each.
+    fn rotary_table(&mut self, names: [&str; 2], rotary: &Rotary) -> Result<()> {
+        let (context, Rotary { frequencies, magnitude }) = (self.dimensions.context, rotary);
         let shape = [context, frequencies.len()];
-        for (name, function) in [("cos_cache", f64::cos as fn(f64) -> f64), ("sin_cache", f64::sin)] {
+        for (name, function) in names.into_iter().zip([f64::cos as fn(f64) -> f64, f64::sin]) {
             let row = frequencies.len() as u64 * 4;
             let region = self.graph.data().reserve(context as u64 * row)?;
             for first in (0..context).step_by(POSITIONS) {
                 let values: Vec<f32> = (first..context.min(first + POSITIONS))
                     .flat_map(|position| frequencies.iter().map(move |frequency| position as f64 * frequency))
-                    .map(|angle| function(angle) as f32)
+                    .map(|angle| (magnitude * function(angle)) as f32)
                     .collect();
                 self.graph.data().write(region.offset + first as u64 * row, &float_bytes(&values))?;
             }
@@ -127,7 +140,8 @@ impl<'g, 'a> Decoder<'g, 'a, '_> {
         let stored = self.store(&[rows])?;
         matrices::declare(self.graph, "vocabulary", &stored);
         matrices::gather(self.graph, "vocabulary", &stored, "input_ids", "embedding");
-        self.residual = Some(Residual { stream: "embedding".to_owned(), branch: None });
+        let stream = scale_embedding(self.graph, self.dimensions, "embedding", "embedding/scaled").to_owned();
+        self.residual = Some(Residual { stream, branch: None });
         Ok(stored)
     }
 
@@ -156,34 +170,28 @@ impl<'g, 'a> Decoder<'g, 'a, '_> {
             self.graph.input(name, DataType::Float, &cache("past"));
         }
         let attended = format!("layers.{layer}.attention");
+        let [cos, sin] = rotary_names(self.dimensions.has_own_rotary(layer));
+        let mut attributes = vec![
+            Attribute::Int("num_heads", heads as i64),
+            Attribute::Int("kv_num_heads", kv_heads as i64),
+            Attribute::Int("do_rotary", 1),
+            Attribute::Int("rotary_interleaved", 0),
+            Attribute::Float("scale", self.dimensions.score_scale as f32),
+        ];
+        // The operator's window counts as ours does: with the token itself.
+        attributes.extend(self.dimensions.window(layer).map(|size| Attribute::Int("local_window_size", size as i64)));
+        attributes.extend(self.dimensions.score_softcap.map(|cap| Attribute::Float("softcap", cap)));
         self.graph.node(
             MICROSOFT,
             "GroupQueryAttention",
-            &[
-                &query,
-                &new_key,
-                &new_value,
-                &past_key,
-                &past_value,
-                "seqlens_k",
-                "total_sequence_length",
-                "cos_cache",
-                "sin_cache",
-            ],
+            &[&query, &new_key, &new_value, &past_key, &past_value, "seqlens_k", "total_sequence_length", cos, sin],
             &[&attended, &key, &value],
-            &[
-                Attribute::Int("num_heads", heads as i64),
-                Attribute::Int("kv_num_heads", kv_heads as i64),
-                Attribute::Int("do_rotary", 1),
-                Attribute::Int("rotary_interleaved", 0),
-                Attribute::Float("scale", (1.0 / (head_size as f64).sqrt()) as f32),
-            ],
+            &attributes,
         );
         let rows = self.matrix(&format!("blk.{layer}.attn_output.weight"), heads * head_size, hidden, None)?;
         let bias = self.bias(&format!("blk.{layer}.attn_output.bias"), hidden, None)?;
         let branch = self.linear(&format!("layers.{layer}.output"), &attended, &[rows], bias.as_deref())?;
-        self.add_to_residual(branch);
-        Ok(())
+        self.add_to_residual(layer, branch, self.architecture.branch_norms[0])
     }
 
     /// Query, key and value as the attention operator takes them: packed in the first, or apart where single heads have
@@ -233,18 +241,22 @@ impl<'g, 'a> Decoder<'g, 'a, '_> {
             .map(|tensor| self.matrix(&format!("blk.{layer}.{tensor}.weight"), hidden, feed_forward, None))
             .collect::<Result<Vec<_>>>()?;
         let gate_up = self.linear(&format!("layers.{layer}.gate_up"), &normed, &parts, None)?;
-        let [gate, up, silu, product] =
-            ["gate", "up", "silu", "gated"].map(|name| format!("layers.{layer}.mlp/{name}"));
+        let [gate, up, activated, product] =
+            ["gate", "up", "activated", "gated"].map(|name| format!("layers.{layer}.mlp/{name}"));
         let graph = &mut *self.graph;
         let halves = [Attribute::Int("axis", -1), Attribute::Int("num_outputs", 2)];
         graph.node(ONNX, "Split", &[&gate_up], &[&gate, &up], &halves);
-        // x * sigmoid(1 * x): SiLU in one node.
-        graph.node(MICROSOFT, "QuickGelu", &[&gate], &[&silu], &[Attribute::Float("alpha", 1.0)]);
-        graph.node(ONNX, "Mul", &[&silu, &up], &[&product], &[]);
+        match self.architecture.activation {
+            // x * sigmoid(1 * x): SiLU in one node.
+            Activation::Silu => {
+                graph.node(MICROSOFT, "QuickGelu", &[&gate], &[&activated], &[Attribute::Float("alpha", 1.0)]);
+            }
+            Activation::GeluTanh => graph.node(MICROSOFT, "FastGelu", &[&gate], &[&activated], &[]),
+        }
+        graph.node(ONNX, "Mul", &[&activated, &up], &[&product], &[]);
         let rows = self.matrix(&format!("blk.{layer}.ffn_down.weight"), feed_forward, hidden, None)?;
         let branch = self.linear(&format!("layers.{layer}.down"), &product, &[rows], None)?;
-        self.add_to_residual(branch);
-        Ok(())
+        self.add_to_residual(layer, branch, self.architecture.branch_norms[1])
     }
 
     fn logits(&mut self, vocabulary: Stored) -> Result<()> {
@@ -254,13 +266,17 @@ impl<'g, 'a> Decoder<'g, 'a, '_> {
         graph.input("logits_index", DataType::Int64, &[Size::Named("positions")]);
         graph.integers("logits_index", &[1], &[-1]);
         graph.node(ONNX, "Gather", &[&normed, "logits_index"], &["final_hidden"], &[Attribute::Int("axis", 1)]);
+        let output = if self.dimensions.logit_softcap.is_some() { "head" } else { "logits" };
         if self.gguf.tensor(OUTPUT).is_some() {
             let rows = self.matrix(OUTPUT, hidden, rows, None)?;
             let stored = self.store(&[rows])?;
             matrices::declare(self.graph, "head.values", &stored);
-            self.multiply("head", "head.values", &stored, None, "final_hidden", "logits")?;
+            self.multiply("head", "head.values", &stored, None, "final_hidden", output)?;
         } else {
-            self.multiply("head", "vocabulary", &vocabulary, None, "final_hidden", "logits")?;
+            self.multiply("head", "vocabulary", &vocabulary, None, "final_hidden", output)?;
+        }
+        if let Some(cap) = self.dimensions.logit_softcap {
+            softcap(self.graph, cap, output, "logits");
         }
         let Dimensions { kv_heads, head_size, .. } = *self.dimensions;
         let shape = [Size::Named("batch"), Size::Fixed(1), Size::Fixed(rows)];
@@ -308,10 +324,19 @@ impl<'g, 'a> Decoder<'g, 'a, '_> {
         self.graph.node(ONNX, "SimplifiedLayerNormalization", inputs, &[output], &attributes);
     }
 
-    fn add_to_residual(&mut self, branch: String) {
+    /// `norm` is that of the branch, where it has one.
+    fn add_to_residual(&mut self, layer: usize, mut branch: String, norm: Option<&str>) -> Result<()> {
+        if let Some(norm) = norm {
+            let [normed, weight] = ["", ".weight"].map(|end| format!("layers.{layer}.{norm}{end}"));
+            let values = self.vector(&format!("blk.{layer}.{norm}.weight"), self.dimensions.hidden, None)?;
+            self.graph.floats(&weight, &[values.len()], &values)?;
+            self.simplified_norm(&[&branch, &weight], &normed);
+            branch = normed;
+        }
         if let Some(residual) = &mut self.residual {
             residual.branch = Some(branch);
         }
+        Ok(())
     }
 
     /// A matrix product of `input` with the parts, one below the other; returns the output's name, which is `name`.
@@ -385,9 +410,37 @@ impl<'g, 'a> Decoder<'g, 'a, '_> {
         let layout = self.precision.layout(parts);
         let width = parts[0].tensor.shape[0];
         let Progress { done, total, report } = &mut self.progress;
-        store(self.graph.data(), parts, layout, self.threads, &mut |rows| {
+        let stored = store(self.graph.data(), parts, layout, self.threads, &mut |rows| {
             *done += rows * width;
             report(*done as f32 / *total as f32);
-        })
+        })?;
+        parts.iter().for_each(|part| self.source.release(part.tensor));
+        Ok(stored)
     }
+}
+
+/// The tables of most layers, or of those which have their own.
+fn rotary_names(own: bool) -> [&'static str; 2] {
+    if own { ["cos_cache.window", "sin_cache.window"] } else { ["cos_cache", "sin_cache"] }
+}
+
+/// Multiplies embeddings where the model does; returns the name of the result.
+pub fn scale_embedding<'n>(
+    graph: &mut GraphWriter,
+    dimensions: &Dimensions,
+    input: &'n str,
+    output: &'n str,
+) -> &'n str {
+    let Some(scale) = dimensions.embedding_scale else { return input };
+    graph.inside("embedding.scale", DataType::Float, &[], float_bytes(&[scale]));
+    graph.node(ONNX, "Mul", &[input, "embedding.scale"], &[output], &[]);
+    output
+}
+
+/// Keeps logits within -`cap` and `cap`: cap * tanh(logit / cap).
+pub fn softcap(graph: &mut GraphWriter, cap: f32, input: &str, output: &str) {
+    graph.inside("cap", DataType::Float, &[], float_bytes(&[cap]));
+    graph.node(ONNX, "Div", &[input, "cap"], &["capped/part"], &[]);
+    graph.node(ONNX, "Tanh", &["capped/part"], &["capped/tanh"], &[]);
+    graph.node(ONNX, "Mul", &["capped/tanh", "cap"], &[output], &[]);
 }

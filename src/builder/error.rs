@@ -22,6 +22,8 @@ pub enum BuildError {
     Safetensors { path: PathBuf, error: SafetensorsError },
     #[error("{} {problem}", path.display())]
     Checkpoint { path: PathBuf, problem: String },
+    #[error("--context is {found}; expected 2 to {most}, the longest sequence that the model was trained for")]
+    Context { found: usize, most: usize },
     #[error("{}: {error}", path.display())]
     Model { path: PathBuf, error: ModelError },
 }

@@ -113,8 +113,8 @@ fn pipeline(bundle: &NpuBundle) -> Value {
         let names = &names;
         (0..bundle.layers).flat_map(|layer| ["key", "value"].map(|part| format!("{names}.{layer}.{part}"))).collect()
     };
-    let inputs =
-        [["hidden_states", "cos", "sin", "mask"].map(str::to_owned).to_vec(), cache("past_key_values")].concat();
+    let position_inputs: Vec<String> = bundle.position_inputs().map(str::to_owned).collect();
+    let inputs = [vec!["hidden_states".to_owned()], position_inputs, cache("past_key_values")].concat();
     let outputs = [vec!["output_hidden_states".to_owned()], cache("present")].concat();
     let files = &bundle.files;
     let decoder = |file: &str, prompt: bool| {

@@ -97,7 +97,7 @@ pub enum Value<'a> {
 /// A metadata array. Arrays of numbers stay as the file's bytes until they are asked for.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Array<'a> {
-    Numbers { kind: NumberType, bytes: &'a [u8] },
+    Numbers { kind: NumberType, bytes: Cow<'a, [u8]> },
     Strings(Vec<&'a str>),
     Arrays(Vec<Array<'a>>),
 }
@@ -230,8 +230,8 @@ impl<'a> Array<'a> {
     }
 
     /// The numbers of an array of numbers, in the file's order.
-    pub fn numbers(&self) -> Option<impl Iterator<Item = Value<'static>> + use<'a>> {
-        match *self {
+    pub fn numbers(&self) -> Option<impl Iterator<Item = Value<'static>>> {
+        match self {
             Self::Numbers { kind, bytes } => {
                 Some(bytes.chunks_exact(kind.size()).filter_map(move |one| kind.read(one)))
             }
@@ -265,6 +265,20 @@ impl<'a> Gguf<'a> {
 
     pub fn tensor(&self, name: &str) -> Option<&Tensor<'a>> {
         self.tensors.get(name)
+    }
+
+    /// Presents a matrix as several, one below the other, of so many rows each: together all that it has.
+    pub fn split(&mut self, name: &str, parts: &[(String, usize)]) {
+        let Some(whole) = self.tensors.remove(name) else { return };
+        let [width, _] = *whole.shape.as_slice() else { return };
+        let mut rest = whole.bytes;
+        for (name, rows) in parts {
+            let bytes;
+            (bytes, rest) = rest.split_at(rows * whole.kind.row_bytes(width));
+            let name: Cow<str> = Cow::Owned(name.clone());
+            let part = Tensor { name: name.clone(), kind: whole.kind, shape: vec![width, *rows], bytes };
+            self.tensors.insert(name, part);
+        }
     }
 
     /// All tensors, by name.
@@ -323,6 +337,20 @@ impl<'a> Gguf<'a> {
                 expected: "an array of strings",
             }),
         }
+    }
+
+    /// An array of truth values.
+    pub fn booleans(&self, key: &str) -> Result<Option<Vec<bool>>, GgufError> {
+        self.typed(key, "an array of true and false", |value| {
+            let Value::Array(array) = value else { return None };
+            array
+                .numbers()?
+                .map(|flag| match flag {
+                    Value::Boolean(flag) => Some(flag),
+                    _ => None,
+                })
+                .collect()
+        })
     }
 
     /// An array of whole numbers.

@@ -58,6 +58,7 @@ pub enum Attribute<'a> {
     Int(&'static str, i64),
     Ints(&'static str, &'a [i64]),
     Float(&'static str, f32),
+    String(&'static str, &'static str),
 }
 
 /// The file of external data, which several graphs may share.
@@ -145,6 +146,9 @@ impl GraphWriter {
                     }
                     Attribute::Float(name, value) => {
                         AttributeProto { f: Some(value), ..of(name, AttributeType::Float) }
+                    }
+                    Attribute::String(name, value) => {
+                        AttributeProto { s: Some(value.into()), ..of(name, AttributeType::String) }
                     }
                 }
             })

@@ -8,6 +8,7 @@
 
 mod architecture;
 mod blocks;
+mod built;
 mod cache;
 mod decoder_graph;
 mod error;
@@ -41,6 +42,7 @@ use genai_config::Graphs;
 use graph::{DataFile, GraphWriter, Opset};
 
 use crate::model::BUILD_FILE;
+pub use built::{Built, built, built_named, remove_built};
 pub use cache::{Step, cached, cached_npu, find_npu};
 
 pub use blocks::TensorType;
@@ -64,6 +66,8 @@ pub struct BuildOptions {
     pub sampling: Option<SamplingDefaults>,
     /// What the model is called on screen; without it, the file's name.
     pub name: Option<String>,
+    /// The longest sequence, in tokens; without it, the longest that the model was trained for.
+    pub context: Option<usize>,
     /// Of the matrices, for the CPU; an NPU's build has its own.
     pub precision: CpuPrecision,
 }

@@ -68,6 +68,8 @@ pub struct AttributeProto {
     pub f: Option<f32>,
     #[prost(int64, optional, tag = "3")]
     pub i: Option<i64>,
+    #[prost(bytes = "vec", optional, tag = "4")]
+    pub s: Option<Vec<u8>>,
     #[prost(int64, repeated, packed = "false", tag = "8")]
     pub ints: Vec<i64>,
     #[prost(enumeration = "AttributeType", optional, tag = "20")]
@@ -81,6 +83,7 @@ pub enum AttributeType {
     Undefined = 0,
     Float = 1,
     Int = 2,
+    String = 3,
     Ints = 7,
 }
 

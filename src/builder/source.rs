@@ -12,12 +12,12 @@ use super::architecture::{self, Architecture, Dimensions};
 use super::error::{BuildError, ModelError};
 use super::folder::NewFolder;
 use super::genai_config::{Graphs, SamplingDefaults, genai_config};
-use super::gguf::{Gguf, GgufError};
-use super::hugging_face::{self, Checkpoint};
+use super::gguf::{Gguf, GgufError, Tensor};
+use super::hugging_face::Checkpoint;
 use super::mapped_file::MappedFile;
 use super::tokenizer::Vocabulary;
 use super::weights::StoreError;
-use crate::model::CONFIG_FILE;
+use crate::model::{CONFIG_FILE, name_in_hub_cache};
 
 /// A checkpoint's files, opened.
 #[derive(Debug)]
@@ -71,6 +71,11 @@ pub fn is_checkpoint(path: &Path) -> bool {
 
 /// What a checkpoint is called by those who named its file or folder.
 pub fn name(path: &Path) -> String {
+    if path.is_dir()
+        && let Some(name) = name_in_hub_cache(path)
+    {
+        return name;
+    }
     // A folder's name may have a point in it: Qwen3-0.6B.
     let name = if path.is_dir() { path.file_name() } else { path.file_stem() };
     name.unwrap_or_default().to_string_lossy().into_owned()
@@ -136,9 +141,9 @@ impl SourceFiles {
 
     /// An error in the model itself.
     fn wrong(&self, error: ModelError) -> BuildError {
-        let error = match self.files {
+        let error = match &self.files {
             Files::Gguf(_) => error,
-            Files::Folder(_) => hugging_face::in_own_words(error),
+            Files::Folder(folder) => folder.in_own_words(error),
         };
         BuildError::Model { path: self.path.clone(), error }
     }
@@ -147,7 +152,7 @@ impl SourceFiles {
 impl<'a> Source<'a> {
     pub fn read(files: &'a SourceFiles, options: &BuildOptions) -> Result<Self, BuildError> {
         let of_model = |error: ModelError| files.wrong(error);
-        let gguf = match &files.files {
+        let mut gguf = match &files.files {
             Files::Gguf(file) => {
                 let of_file = |error| BuildError::Gguf { path: files.path.clone(), error };
                 let gguf = Gguf::parse(file).map_err(of_file)?;
@@ -157,7 +162,11 @@ impl<'a> Source<'a> {
             Files::Folder(folder) => folder.as_gguf()?,
         };
         let architecture = architecture::of(&gguf).map_err(of_model)?;
-        let dimensions = Dimensions::read(&gguf, architecture).map_err(of_model)?;
+        let mut dimensions = Dimensions::read(&gguf, architecture).map_err(of_model)?;
+        if let Some(context) = options.context {
+            dimensions.limit_context(context).map_err(|most| BuildError::Context { found: context, most })?;
+        }
+        architecture::split_fused(&mut gguf, architecture, &dimensions).map_err(of_model)?;
         architecture::check_tensors(&gguf, architecture, dimensions.layers).map_err(of_model)?;
         let sampling = match (options.sampling, &files.files) {
             (Some(sampling), _) => sampling,
@@ -181,6 +190,14 @@ impl<'a> Source<'a> {
 
     pub fn parameters(&self) -> u64 {
         self.gguf.tensors().map(|tensor| tensor.elements() as u64).sum()
+    }
+
+    /// Says that a tensor was used: what is in memory of it goes, so that a build needs little however large the model is.
+    pub fn release(&self, tensor: &Tensor<'_>) {
+        match &self.files.files {
+            Files::Gguf(file) => file.release(tensor.bytes),
+            Files::Folder(folder) => folder.release(tensor.bytes),
+        }
     }
 
     /// An error in the model itself.

@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use super::blocks::TensorType;
 use super::onnx_proto::{DataType, Dimension, ModelProto, NodeProto, TensorProto};
-use super::testing::{GgufWriter, Tiny, array, f32_value, text, tiny_llama, tiny_tokens, u32_value};
+use super::testing::{GgufWriter, Tiny, array, boolean, f32_value, text, tiny_llama, tiny_tokens, u32_value};
 use super::*;
 
 const PRECISIONS: [CpuPrecision; 5] = [
@@ -272,7 +272,7 @@ fn rotary_factors_are_honoured() {
     file.without_tensor("rope_freqs.weight").key("llama.rope.scaling.factor", f32_value(2.0));
     assert!((angle(&file, 1) / (plain(1.0) / 2.0) - 1.0).abs() < 1e-5);
     file.key("llama.rope.scaling.type", text("yarn"));
-    assert!(message(&file).contains("key \"llama.rope.scaling.type\" is \"yarn\", expected \"none\" or \"linear\""));
+    assert!(message(&file).contains("key \"llama.rope.scaling.type\" is \"yarn\", expected \"none\", \"linear\" or"));
 }
 
 #[test]
@@ -286,7 +286,7 @@ fn what_cannot_be_built_is_said() {
     for (message, expected) in [
         (
             with(&|file| file.key("general.architecture", text("mamba"))),
-            "key \"general.architecture\" is \"mamba\", expected one of those that can be built: llama, qwen2",
+            "key \"general.architecture\" is \"mamba\", expected one of those that can be built: llama, qwen2, qwen3, gemma3, phi3",
         ),
         (with(&|file| file.without_key("llama.block_count")), "key \"llama.block_count\" is missing"),
         (key("llama.block_count", 3), "tensor \"blk.2.attn_q.weight\" is missing"),
@@ -298,9 +298,15 @@ fn what_cannot_be_built_is_said() {
         (key("llama.attention.head_count_kv", 3), "head_count_kv\" is 3, expected a divisor of the 4 heads"),
         (key("llama.attention.head_count", 5), "head_count_kv\" is 2, expected a divisor of the 5 heads"),
         (key("llama.attention.key_length", 8), "key_length\" is 8, expected a multiple of 16, at most 1024"),
-        (key("llama.rope.dimension_count", 8), "rope.dimension_count\" is 8, expected 16, the size of a head"),
+        (key("llama.rope.dimension_count", 8), "is 8 values of each head, expected a multiple of 16, at most 16"),
+        (
+            with(&|file| {
+                file.key("llama.attention.sliding_window_pattern", array(7, [boolean(true)]))
+                    .key("llama.attention.sliding_window", u32_value(100))
+            }),
+            "sliding_window_pattern\" is a list of 1, expected a period, or one value for each of the 2 layers",
+        ),
         (key("llama.expert_count", 8), "mixtures of experts are not supported"),
-        (key("llama.attention.sliding_window", 100), "sliding windows shorter than the context of 512"),
         (key("llama.feed_forward_length", 128), "\"blk.0.ffn_gate.weight\" has the shape [64, 96], expected [64, 128]"),
         (with(&|file| file.floats("blk.0.attn_q.scale", &[1.0])), "tensor \"blk.0.attn_q.scale\" has no place"),
         (

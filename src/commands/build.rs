@@ -9,11 +9,13 @@ use clap::ValueEnum;
 use indicatif::{ProgressBar, ProgressStyle};
 
 use super::fetch::{AfterFetch, FetchDisplay};
+use super::model_name;
 use super::session;
 use crate::builder::npu::{self, LocalLaboratory, NpuBuildOptions, NpuProgress, NpuStage, StageRecord};
 use crate::builder::{self, BuildOptions, BuildStage, CpuPrecision, FourBits};
 use crate::cli::{BuildArgs, BuildTarget, Int4Args, NpuBuildArgs, PrecisionName};
 use crate::config::Settings;
+use crate::hub::Purpose;
 use crate::model::{NpuTarget, Precision};
 use crate::onnx_runtime::{CpuSessionOptions, OnnxRuntime};
 use crate::paths::Paths;
@@ -22,15 +24,25 @@ use crate::paths::Paths;
 const STEPS: u64 = 1000;
 
 pub fn run(args: &BuildArgs) -> anyhow::Result<ExitCode> {
+    let args = &with_source(args)?;
     match (args.target, &args.npu.soc) {
         (BuildTarget::Cpu, _) if args.npu != NpuBuildArgs::default() => {
-            bail!("--soc, --context, --chunk, --stop-after and --keep are for --target npu; add that")
+            bail!("--soc, --chunk, --stop-after and --keep are for --target npu; add that")
         }
         (BuildTarget::Cpu, _) => for_cpu(args)?,
         (BuildTarget::Npu, Some(target)) => for_npu(args, target)?,
         (BuildTarget::Npu, None) => bail!("--target npu needs --soc, the chip to compile for"),
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// The same arguments with the path that the source's name leads to.
+fn with_source(args: &BuildArgs) -> anyhow::Result<BuildArgs> {
+    let paths = Paths::discover()?;
+    let default = || session::default_model_source(&paths, &mut FetchDisplay::new(AfterFetch::Exit));
+    // A model is built from what it was trained as, whatever it is built for.
+    let source = model_name::resolve_path(&args.source, Purpose::NpuBuild, &paths, default)?;
+    Ok(BuildArgs { source, ..args.clone() })
 }
 
 fn cpu_precision(args: &BuildArgs) -> anyhow::Result<CpuPrecision> {
@@ -71,7 +83,8 @@ fn refuse_int4_options(args: &BuildArgs) -> anyhow::Result<()> {
 }
 
 fn for_cpu(args: &BuildArgs) -> anyhow::Result<()> {
-    let options = BuildOptions { precision: cpu_precision(args)?, ..BuildOptions::default() };
+    let precision = cpu_precision(args)?;
+    let options = BuildOptions { precision, context: args.context, ..BuildOptions::default() };
     let bar = bar()?;
     let mut started = Instant::now();
     let mut current: Option<BuildStage> = None;
@@ -107,7 +120,7 @@ fn for_cpu(args: &BuildArgs) -> anyhow::Result<()> {
 fn for_npu(args: &BuildArgs, target: &NpuTarget) -> anyhow::Result<()> {
     let options = NpuBuildOptions {
         precision: npu_precision(args)?,
-        context: args.npu.context,
+        context: args.context,
         chunk: args.npu.chunk,
         stop_after: args.npu.stop_after,
         keep: args.npu.keep,

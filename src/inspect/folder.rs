@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use super::{Graph, InspectError, Inspection, Kind, Memory, Sizes, onnx, safetensors};
-use crate::model::{self, CONFIG_FILE, ModelFolder, NPU_FILE, NpuBundle};
+use crate::model::{self, BUILD_FILE, CONFIG_FILE, ModelFolder, NPU_FILE, NpuBundle};
 
 /// Why nothing can be built from what is built.
 const BUILT: &str = "this is built already";
@@ -58,6 +58,7 @@ fn model_folder(path: &Path, files: &BTreeSet<PathBuf>, onnx: &[PathBuf]) -> Res
         let chip = format!("{} (soc_model {}, htp_arch {})", target.soc, target.soc_model, target.htp_arch);
         found.built_for = Some(chip);
     }
+    found.recipe = recipe(path);
     // The tokenizer and the template are small; that they can be read says more than that they are there.
     match ModelFolder::open(path) {
         Ok(folder) => {
@@ -75,6 +76,12 @@ fn model_folder(path: &Path, files: &BTreeSet<PathBuf>, onnx: &[PathBuf]) -> Res
         found.memory = vec![Memory { lane, weights, estimated: false, keys_and_values, context }];
     }
     Ok(found.not_a_source(BUILT))
+}
+
+/// What `ortalk build` wrote of itself into its folder.
+fn recipe(folder: &Path) -> Option<String> {
+    let origin: serde_json::Value = serde_json::from_slice(&std::fs::read(folder.join(BUILD_FILE)).ok()?).ok()?;
+    origin.get("recipe")?.as_str().map(str::to_owned)
 }
 
 /// Graphs, the data beside them, and binaries.

@@ -37,6 +37,8 @@ pub struct Inspection {
     pub graphs: Vec<Graph>,
     /// What an NPU bundle is built for.
     pub built_for: Option<String>,
+    /// How a folder of ours was built: "cpu-int4-32".
+    pub recipe: Option<String>,
     pub targets: Vec<Target>,
     pub memory: Vec<Memory>,
 }
@@ -174,6 +176,7 @@ impl Inspection {
             weights: Vec::new(),
             graphs: Vec::new(),
             built_for: None,
+            recipe: None,
             targets: Vec::new(),
             memory: Vec::new(),
         }

@@ -25,6 +25,7 @@ impl fmt::Display for Inspection {
             ("tokenizer", self.tokenizer.clone()),
             ("chat template", self.chat_template.map(|found| if found { "yes" } else { "none" }.to_owned())),
             ("built for", self.built_for.clone()),
+            ("recipe", self.recipe.clone()),
         ] {
             if let Some(value) = value {
                 writeln!(f, "  {name:<16} {value}")?;

@@ -20,7 +20,7 @@ pub use chips::UnknownChip;
 pub use config::{DecoderConfig, GenaiConfig, ModelConfig, SearchConfig};
 pub use npu_bundle::{
     BundleFiles, CompiledNodes, IntegerType, NPU_FILE, NPU_FORMAT, NpuBundle, NpuTarget, Precision, Quantization, Sink,
-    TensorQuantization,
+    TensorQuantization, WindowLayers,
 };
 pub use npu_options::{NpuOptionError, NpuOptions, ProviderOptions};
 pub use optimum::OptimumFolder;
@@ -131,14 +131,14 @@ fn name(path: &Path) -> Result<String, ModelError> {
     let recorded = read_optional::<serde_json::Value>(&path.join(BUILD_FILE))?
         .and_then(|build| Some(build.get("name")?.as_str()?.to_string()));
     let folder = || path.file_name().map_or_else(|| path.display().to_string(), |n| n.to_string_lossy().into_owned());
-    Ok(recorded.or_else(|| name_in_cache(path)).unwrap_or_else(folder))
+    Ok(recorded.or_else(|| name_in_hub_cache(path)).unwrap_or_else(folder))
 }
 
-/// Hugging Face's cache keeps models in `models--OWNER--NAME/snapshots/REVISION`.
-fn name_in_cache(path: &Path) -> Option<String> {
-    let snapshots = path.parent().filter(|parent| parent.file_name().is_some_and(|name| name == "snapshots"))?;
-    let repository = snapshots.parent()?.file_name()?.to_string_lossy().into_owned();
-    Some(repository.strip_prefix("models--")?.split_once("--")?.1.replace("--", "/"))
+/// The repository's name of a folder in the Hub's cache, whose own name is that of a commit.
+pub fn name_in_hub_cache(path: &Path) -> Option<String> {
+    let snapshots = path.ancestors().find(|folder| folder.file_name().is_some_and(|name| name == "snapshots"))?;
+    let repo = snapshots.parent()?.file_name()?.to_str()?.strip_prefix("models--")?;
+    repo.split_once("--").map(|(_, name)| name.to_string())
 }
 
 /// A file of its own comes before the template inside `tokenizer_config.json`, as in transformers.
@@ -173,6 +173,14 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let error = ModelFolder::open(dir.path()).err().unwrap().to_string();
         assert!(error.contains("genai_config.json") && error.contains("ortalk build"), "{error}");
+    }
+
+    #[test]
+    fn a_snapshot_is_called_by_its_repository() {
+        let cache = Path::new("/c/hub/models--Qwen--Qwen3-0.6B/snapshots/0123");
+        assert_eq!(name_in_hub_cache(cache).as_deref(), Some("Qwen3-0.6B"));
+        assert_eq!(name_in_hub_cache(&cache.join("cpu/int4")).as_deref(), Some("Qwen3-0.6B"));
+        assert_eq!(name_in_hub_cache(Path::new("/c/snapshots/0123")), None);
     }
 
     #[test]

@@ -13,7 +13,12 @@
 //! Whoever runs them keeps the cache: the new rows of the real tokens are copied behind the past ones. Column t < C of the
 //! mask is slot t of the past, column C + s is token s of this pass; a column is 0 where it is seen and `masked` where not.
 //! `cos` holds each pair's cosine twice, in the first and the second half of the head; `sin` likewise with the first
-//! half negated, so that rotation is `x * cos + swap_halves(x) * sin`.
+//! half negated, so that rotation is `x * cos + swap_halves(x) * sin`. Where fewer values than the head's are turned, these
+//! come first, and those behind them have the cosine 1 and the sine 0.
+//!
+//! A token may see only the last `window` tokens. With `window_layers`, some layers are told so by inputs of their own,
+//! `mask_window`, or turn otherwise, by `cos_window` and `sin_window`; these have
+//! the shapes and the quantization of `cos`, `sin` and `mask`. (`NpuBundle::position_inputs` has the order of all.)
 //!
 //! With `quantization`, all inputs and outputs of the NPU's graphs are integers (real = (code - zero point) * scale), and
 //! whoever runs them quantizes. Without, they are float32.
@@ -50,8 +55,16 @@ pub struct NpuBundle {
     pub kv_heads: usize,
     pub head_size: usize,
     pub vocabulary: usize,
-    /// Radians per position for each of the head's `head_size / 2` pairs.
+    /// Radians per position for each of the head's pairs that are turned: at most `head_size / 2`.
     pub rotary_frequencies: Vec<f64>,
+    /// What turned values are multiplied by.
+    #[serde(default = "one")]
+    pub rotary_magnitude: f64,
+    /// How many tokens a token sees by `mask`, itself among them; without it, all.
+    #[serde(default)]
+    pub window: Option<usize>,
+    #[serde(default)]
+    pub window_layers: Option<WindowLayers>,
     /// What is added to the score of a column that is not seen.
     pub masked: f32,
     pub files: BundleFiles,
@@ -60,6 +73,20 @@ pub struct NpuBundle {
     pub compiled_nodes: Option<CompiledNodes>,
     pub sink: Option<Sink>,
     pub quantization: Option<Quantization>,
+}
+
+/// What layers with a window over the past have of their own, where others have none.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct WindowLayers {
+    /// How many tokens a token sees by `mask_window`, which is there with it.
+    pub window: Option<usize>,
+    /// Those of `cos_window` and `sin_window`, which are there with it; as many as those of `cos` and `sin`.
+    pub rotary_frequencies: Option<Vec<f64>>,
+}
+
+fn one() -> f64 {
+    1.0
 }
 
 /// How numbers are kept in the NPU's graphs.
@@ -173,6 +200,14 @@ impl NpuBundle {
         Ok(bundle)
     }
 
+    /// The names of the inputs that say where tokens are, in their order.
+    pub fn position_inputs(&self) -> impl Iterator<Item = &'static str> {
+        let own = self.window_layers.as_ref();
+        let rotation = own.filter(|own| own.rotary_frequencies.is_some()).map(|_| ["cos_window", "sin_window"]);
+        let mask = own.filter(|own| own.window.is_some()).map(|_| "mask_window");
+        ["cos", "sin"].into_iter().chain(rotation.into_iter().flatten()).chain(["mask"]).chain(mask)
+    }
+
     /// The first of the files that are named here and are not in the folder.
     pub fn missing_file(&self, folder: &Path) -> Option<&str> {
         let BundleFiles { embeddings, prefill, decode, lm_head } = &self.files;
@@ -207,9 +242,20 @@ impl NpuBundle {
         if self.chunk > self.context {
             return Err(format!("chunk is {}; expected at most the context of {}", self.chunk, self.context));
         }
-        if self.rotary_frequencies.len() * 2 != self.head_size {
-            let found = self.rotary_frequencies.len();
-            return Err(format!("there are {found} rotary_frequencies; expected half of head_size {}", self.head_size));
+        let found = self.rotary_frequencies.len();
+        if found == 0 || found * 2 > self.head_size {
+            let most = self.head_size / 2;
+            return Err(format!("there are {found} rotary_frequencies; expected 1 to {most}, half of head_size"));
+        }
+        let own = self.window_layers.as_ref();
+        if let Some(other) = own.and_then(|own| own.rotary_frequencies.as_ref()).filter(|own| own.len() != found) {
+            return Err(format!("window_layers has {} rotary_frequencies; expected {found}", other.len()));
+        }
+        if !self.rotary_magnitude.is_finite() || self.rotary_magnitude <= 0.0 {
+            return Err(format!("rotary_magnitude is {}; expected a number above 0", self.rotary_magnitude));
+        }
+        if self.window == Some(0) || own.is_some_and(|own| own.window == Some(0)) {
+            return Err("a window is 0; expected at least 1, as a token sees itself".to_owned());
         }
         let Some(quantization) = &self.quantization else { return Ok(()) };
         for (name, list) in [("keys", &quantization.keys), ("values", &quantization.values)] {
@@ -268,6 +314,9 @@ mod tests {
             head_size: 4,
             vocabulary: 100,
             rotary_frequencies: vec![1.0, 0.1],
+            rotary_magnitude: 1.0,
+            window: None,
+            window_layers: Some(WindowLayers { window: Some(32), rotary_frequencies: Some(vec![1.0, 0.5]) }),
             masked: -1000.0,
             files: BundleFiles {
                 embeddings: "embeddings.onnx".into(),
@@ -306,15 +355,40 @@ mod tests {
         assert_eq!(bundle.missing_file(dir.path()), None);
     }
 
+    #[test]
+    fn older_bundles_are_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut old = serde_json::to_value(bundle()).unwrap();
+        for key in ["rotary_magnitude", "window", "window_layers"] {
+            old.as_object_mut().unwrap().remove(key);
+        }
+        std::fs::write(dir.path().join(NPU_FILE), old.to_string()).unwrap();
+        let found = NpuBundle::read(dir.path()).unwrap();
+        assert_eq!(found, NpuBundle { window_layers: None, ..bundle() });
+        assert_eq!(found.position_inputs().collect::<Vec<_>>(), ["cos", "sin", "mask"]);
+    }
+
+    #[test]
+    fn layers_with_a_window_have_inputs_of_their_own() {
+        let all = ["cos", "sin", "cos_window", "sin_window", "mask", "mask_window"];
+        assert_eq!(bundle().position_inputs().collect::<Vec<_>>(), all);
+        let own = WindowLayers { window: Some(8), rotary_frequencies: None };
+        let found = NpuBundle { window_layers: Some(own), ..bundle() };
+        assert_eq!(found.position_inputs().collect::<Vec<_>>(), ["cos", "sin", "mask", "mask_window"]);
+    }
+
     type Change = fn(&mut NpuBundle);
 
     #[test]
     fn what_does_not_fit_is_named() {
-        let cases: [(Change, &str); 6] = [
+        let cases: [(Change, &str); 9] = [
             (|b| b.format = 2, "format is 2"),
             (|b| b.layers = 0, "layers is 0"),
             (|b| b.context = 32, "chunk is 64"),
-            (|b| b.rotary_frequencies = vec![1.0], "1 rotary_frequencies"),
+            (|b| b.rotary_frequencies = vec![1.0; 3], "there are 3 rotary_frequencies; expected 1 to 2"),
+            (|b| b.rotary_frequencies = vec![1.0], "window_layers has 2 rotary_frequencies; expected 1"),
+            (|b| b.rotary_magnitude = f64::NAN, "rotary_magnitude is NaN"),
+            (|b| b.window = Some(0), "a window is 0"),
             (|b| b.quantization.as_mut().unwrap().keys.clear(), "quantization.keys has 0 entries"),
             (|b| b.quantization.as_mut().unwrap().values[0].scale = f32::NAN, "scale NaN"),
         ];

@@ -19,7 +19,7 @@ use ort::session::Session;
 use ort::session::builder::{BuilderResult, GraphOptimizationLevel, SessionBuilder};
 
 pub use c_api::run_bound;
-pub use child::ChildError;
+pub use child::{ChildError, answer as answer_parent, ask as ask_child};
 pub use devices::{CPU_PROVIDER, DeviceKind, DeviceListing};
 pub use log::LogSink;
 pub use placement::{AssignedNode, Placement, placement};
@@ -111,6 +111,13 @@ impl OnnxRuntime {
     /// is registered, a session without devices may be claimed by it.
     pub fn cpu_session(&self, model: &Path, options: CpuSessionOptions) -> Result<Session, RuntimeError> {
         self.cpu_session_with(model, options, &SessionOptions::default())
+    }
+
+    /// The same, without a copy of the weights in the order of the kernels: they are read from the mapped file. As fast where
+    /// each weight is read once in a pass, as for a single token.
+    pub fn mapped_cpu_session(&self, model: &Path, options: CpuSessionOptions) -> Result<Session, RuntimeError> {
+        let entries = vec![("session.disable_prepacking".to_owned(), "1".to_owned())];
+        self.cpu_session_with(model, options, &SessionOptions { entries, ..SessionOptions::default() })
     }
 
     /// The same, in the way that its folder asks for.

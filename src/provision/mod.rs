@@ -113,6 +113,12 @@ pub fn ensure_default_model_source(paths: &Paths, report: Report<'_>) -> Result<
     })
 }
 
+/// The default model's GGUF file, where it was fetched.
+pub fn default_model_file(paths: &Paths) -> Option<PathBuf> {
+    let artifact = default_model_artifact(paths);
+    artifact.is_installed().then(|| artifact.main_file())
+}
+
 /// What the default model is called on screen.
 pub const DEFAULT_MODEL_NAME: &str = "SmolLM2-135M-Instruct";
 

@@ -10,6 +10,7 @@ mod tiny_llama;
 mod architectures;
 mod child;
 mod engine;
+mod genai;
 mod genai_folders;
 mod optimum_folders;
 mod pipeline;

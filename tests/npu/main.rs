@@ -23,11 +23,13 @@ mod tiny_llama;
 
 mod agreement;
 mod answers;
+mod architectures;
 mod bench;
 mod build;
 mod chat;
 mod compile;
 mod faults;
 mod lane;
+mod qwen3_shape;
 mod session;
 mod sys;

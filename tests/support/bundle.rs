@@ -92,17 +92,17 @@ fn build(last: NpuStage, folder: &str, sink: Option<u32>) -> Built {
     let home = tempfile::tempdir().unwrap();
     let source = home.path().join("tiny.gguf");
     std::fs::write(&source, model.gguf()).unwrap();
-    let work = run_stages(&source, &home.path().join("model"), last, sink);
+    let work = run_stages(&source, &home.path().join("model"), last, sink, CONTEXT);
     Built { model, folder: work.join(folder), home }
 }
 
 /// Runs a build's stages up to `last`, and returns the working folder.
-pub fn run_stages(source: &Path, output: &Path, last: NpuStage, sink: Option<u32>) -> PathBuf {
+pub fn run_stages(source: &Path, output: &Path, last: NpuStage, sink: Option<u32>, context: usize) -> PathBuf {
     let options = NpuBuildOptions {
         common: BuildOptions::default(),
         target: NpuTarget { soc: "x-elite".into(), soc_model: 60, htp_arch: 73 },
         precision: Precision::W8a16,
-        context: Some(CONTEXT),
+        context: Some(context),
         chunk: Some(CHUNK),
         stop_after: Some(last),
         keep: true,

@@ -215,7 +215,7 @@ impl<'a> Cursor<'a> {
                 {
                     return Err(GgufError::Boolean { key: shorten(key), found });
                 }
-                Ok(Array::Numbers { kind, bytes })
+                Ok(Array::Numbers { kind, bytes: bytes.into() })
             }
         }
     }

@@ -9,6 +9,8 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::builder::architecture::named;
+use crate::builder::gguf;
 use crate::builder::source::{Source, SourceFiles, SpecialTokens, Texts};
 use crate::builder::{BuildOptions, SamplingDefaults};
 
@@ -115,7 +117,7 @@ fn sizes_and_tensors_are_found() {
                 [1, 32, 64, 3, 1, 32]
             );
             assert_eq!((sizes.vocabulary, sizes.context, sizes.norm_epsilon), (4, 128, 1e-6));
-            assert_eq!(sizes.rotary_frequencies[1], 1e6_f64.powf(-2.0 / 32.0));
+            assert_eq!(sizes.rotary(false).frequencies[1], 1e6_f64.powf(-2.0 / 32.0));
             assert_eq!(source.architecture.name, "qwen3");
             let query = source.gguf.tensor("blk.0.attn_q.weight").unwrap();
             assert_eq!((query.kind, &query.shape, query.bytes.len()), (TensorType::Bf16, &vec![32, 96], 96 * 32 * 2));
@@ -127,16 +129,36 @@ fn sizes_and_tensors_are_found() {
 
 #[test]
 fn names_are_put_back() {
+    let qwen3 = named("qwen3").unwrap();
     for (part, _) in LAYER {
         let own = format!("model.layers.7.{part}.weight");
-        let known = gguf_tensor(own.clone());
+        let known = gguf_tensor(own.clone(), qwen3);
         assert!(known.starts_with("blk.7."), "{known}");
-        assert_eq!(own_tensor(&known), own);
+        assert_eq!(own_tensor(&known, qwen3), own);
     }
     for own in ["model.embed_tokens.weight", "model.norm.weight", "lm_head.weight"] {
-        assert_eq!(own_tensor(&gguf_tensor(own.to_owned())), own);
+        assert_eq!(own_tensor(&gguf_tensor(own.to_owned(), qwen3), qwen3), own);
     }
-    assert_eq!(gguf_tensor("model.layers.0.mlp.experts.weight".to_owned()), "model.layers.0.mlp.experts.weight");
+    let unknown = "model.layers.0.mlp.experts.weight".to_owned();
+    assert_eq!(gguf_tensor(unknown.clone(), qwen3), unknown);
+    // What lies in one tensor here is cut there.
+    assert_eq!(own_tensor("blk.3.attn_k.weight", named("phi3").unwrap()), "model.layers.3.self_attn.qkv_proj.weight");
+}
+
+/// The norms of a layer of gemma3 are named as others' are, and are others.
+#[test]
+fn an_architecture_has_names_of_its_own() {
+    let gemma3 = named("gemma3").unwrap();
+    for (own, known) in [
+        ("model.layers.0.post_attention_layernorm.weight", "blk.0.post_attention_norm.weight"),
+        ("model.layers.0.pre_feedforward_layernorm.weight", "blk.0.ffn_norm.weight"),
+        ("language_model.model.layers.2.self_attn.q_norm.weight", "blk.2.attn_q_norm.weight"),
+        ("model.language_model.norm.weight", "output_norm.weight"),
+        ("language_model.lm_head.weight", "output.weight"),
+    ] {
+        assert_eq!(gguf_tensor(own.to_owned(), gemma3), known);
+    }
+    assert!(is_other_part("vision_tower.vision_model.head.weight") && !is_other_part("model.norm.weight"));
 }
 
 #[test]
@@ -175,7 +197,7 @@ fn long_waves_are_stretched() {
         "original_max_position_embeddings": 64,
     });
     folder.config["rope_theta"] = json!(10_000.0);
-    let found = folder.read(|source| source.dimensions.rotary_frequencies.clone()).unwrap();
+    let found = folder.read(|source| source.dimensions.rotary(false).frequencies.clone()).unwrap();
     let plain = |pair: i32| 10_000_f64.powf(-2.0 * f64::from(pair) / 32.0);
     // 64 / (2 pi) = 10.19 turns of the first wave: more than 4. Of the last there are 0.0018: less than 1.
     assert_eq!(found[0], 1.0);
@@ -186,10 +208,106 @@ fn long_waves_are_stretched() {
     assert!((found[2] - plain(2) * ((1.0 - smooth) / 32.0 + smooth)).abs() < 1e-6);
 }
 
+/// What a GGUF file's keys would say, behind the architecture.
+fn keys(config: Value) -> impl Fn(&str) -> Option<String> {
+    let config = config::complete(config);
+    let found = config::metadata(&config).unwrap();
+    let shown = |value: &gguf::Value<'_>| match value {
+        gguf::Value::Array(list) => list.numbers().unwrap().map(|flag| flag.to_string()).collect::<Vec<_>>().join(" "),
+        other => other.to_string(),
+    };
+    let found: BTreeMap<String, String> = found.iter().map(|(key, value)| (key.to_string(), shown(value))).collect();
+    let architecture = found["general.architecture"].trim_matches('"').to_owned();
+    move |key| found.get(&format!("{architecture}.{key}")).cloned()
+}
+
+#[test]
+fn windows_are_those_that_transformers_applies() {
+    let types = json!(["full_attention", "sliding_attention", "full_attention"]);
+    for (model, more, window, layers) in [
+        ("llama", json!({"sliding_window": 16}), None, None),
+        ("mistral", json!({}), Some("4096"), Some("true true true")),
+        ("mistral", json!({"sliding_window": null}), None, None),
+        ("phi3", json!({}), None, None),
+        ("phi3", json!({"sliding_window": 16, "layer_types": types}), Some("16"), Some("true true true")),
+        ("qwen2", json!({"sliding_window": 16}), None, None),
+        ("qwen2", json!({"use_sliding_window": true}), Some("4096"), Some("false false false")),
+        ("qwen3", json!({"use_sliding_window": true, "max_window_layers": 1}), Some("4096"), Some("false true true")),
+        ("qwen3", json!({"use_sliding_window": true, "layer_types": types}), Some("4096"), Some("false true false")),
+        ("gemma3_text", json!({"sliding_window_pattern": 2}), Some("4096"), Some("true false true")),
+        ("gemma3_text", json!({"layer_types": types}), Some("4096"), Some("false true false")),
+    ] {
+        let mut config = json!({"model_type": model, "num_hidden_layers": 3});
+        config.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        let said = format!("{config}");
+        let found = keys(config);
+        assert_eq!(found("attention.sliding_window").as_deref(), window, "{said}");
+        assert_eq!(found("attention.sliding_window_pattern").as_deref(), layers, "{said}");
+    }
+}
+
+/// The files of a larger Gemma say hardly more than this.
+#[test]
+fn what_a_file_leaves_out_is_filled_up() {
+    let text = json!({
+        "model_type": "gemma3_text", "hidden_size": 2560, "intermediate_size": 10_240, "num_hidden_layers": 7,
+        "rope_scaling": {"factor": 8.0, "rope_type": "linear"}, "sliding_window": 1024,
+    });
+    let found = keys(json!({"model_type": "gemma3", "eos_token_id": [1, 106], "text_config": text}));
+    for (key, expected) in [
+        ("embedding_length", "2560"),
+        ("attention.head_count", "8"),
+        ("attention.head_count_kv", "4"),
+        ("attention.key_length", "256"),
+        ("attention.scale", "0.0625"),
+        ("attention.sliding_window", "1024"),
+        ("attention.sliding_window_pattern", "true true true true true false true"),
+        ("context_length", "131072"),
+        ("rope.freq_base", "1000000.0"),
+        ("rope.freq_base_swa", "10000.0"),
+        ("rope.scaling.factor", "8.0"),
+    ] {
+        assert_eq!(found(key).as_deref(), Some(expected), "{key}");
+    }
+    let newer = json!({
+        "full_attention": {"rope_type": "default", "rope_theta": 5e5},
+        "sliding_attention": {"rope_type": "default", "rope_theta": 2e4},
+    });
+    let found = keys(json!({"model_type": "gemma3_text", "rope_parameters": newer}));
+    assert_eq!([found("rope.freq_base"), found("rope.freq_base_swa")].map(Option::unwrap), ["500000.0", "20000.0"]);
+    assert_eq!(found("rope.scaling.factor"), None);
+}
+
+#[test]
+fn long_contexts_have_factors_and_a_magnitude() {
+    let scaling = |more: Value| {
+        let mut scaling = json!({"type": "su", "short_factor": vec![1.0; 36], "long_factor": vec![2.5; 36]});
+        scaling.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        json!({
+            "model_type": "phi3", "hidden_size": 3072, "num_attention_heads": 32, "max_position_embeddings": 131_072,
+            "original_max_position_embeddings": 4096, "partial_rotary_factor": 0.75, "rope_scaling": scaling,
+        })
+    };
+    let config = scaling(json!({}));
+    let factors = rope::Rope::read(&config).unwrap().factors(&config);
+    assert_eq!(factors[1], ("rope_factors_long.weight", 2.5_f32.to_le_bytes().repeat(36)));
+    let found = keys(config);
+    assert_eq!(
+        [found("rope.dimension_count"), found("rope.scaling.original_context_length")].map(Option::unwrap),
+        ["72", "4096"]
+    );
+    // 32 = 2^5 times as long as 4096 = 2^12.
+    let magnitude: f64 = found("rope.scaling.attn_factor").unwrap().parse().unwrap();
+    assert!((magnitude - (17.0_f64 / 12.0).sqrt()).abs() < 1e-12, "{magnitude}");
+    let given = keys(scaling(json!({"attention_factor": 1.5})));
+    assert_eq!(given("rope.scaling.attn_factor").as_deref(), Some("1.5"));
+}
+
 #[test]
 fn what_is_not_right_is_told_in_the_folder_s_own_words() {
     let config = |key: &str, value: Value| {
         let mut folder = Folder::new();
+        folder.config["use_sliding_window"] = true.into();
         folder.config[key] = value;
         folder.message()
     };
@@ -218,9 +336,17 @@ fn what_is_not_right_is_told_in_the_folder_s_own_words() {
             "key \"num_attention_heads\" is 3, expected heads of 16 that have a multiple of 32",
         ),
         (config("hidden_act", json!("gelu")), "key \"hidden_act\" is \"gelu\", expected \"silu\""),
-        (config("use_sliding_window", json!(true)), "key \"sliding_window\" is 16, expected none"),
-        (config("partial_rotary_factor", json!(0.5)), "key \"partial_rotary_factor\" is 0.5, expected 1"),
-        (config("rope_scaling", scaled("yarn")), "key \"rope_type\" is \"yarn\", expected \"default\", \"linear\" or"),
+        (config("layer_types", json!(["chunked_attention"])), "key \"layer_types\" is \"chunked_attention\", expected"),
+        (
+            config("partial_rotary_factor", json!(0.25)),
+            "key \"partial_rotary_factor\" is 8 values of each head, expected a multiple of 16, at most 32",
+        ),
+        (config("partial_rotary_factor", json!(1.5)), "key \"partial_rotary_factor\" is 1.5, expected more than 0"),
+        (config("query_pre_attn_scalar", json!(0)), "key \"query_pre_attn_scalar\" is 0, expected more than 0"),
+        (config("final_logit_softcapping", json!(-1.0)), "key \"final_logit_softcapping\" is -1, expected more than 0"),
+        (config("use_bidirectional_attention", json!(true)), "key \"use_bidirectional_attention\" is true"),
+        (config("rope_scaling", json!({"type": "su"})), "key \"short_factor\" is null, expected a list of numbers"),
+        (config("rope_scaling", scaled("yarn")), "key \"rope_type\" is \"yarn\", expected \"default\", \"linear\", "),
         (config("rope_scaling", scaled("linear")), "key \"factor\" is 0.5, expected at least 1"),
         (config("quantization_config", json!({"quant_method": "gptq"})), "key \"quantization_config\" is \"gptq\""),
         (config("tie_word_embeddings", json!(false)), "tensor \"lm_head.weight\" is missing"),
@@ -251,8 +377,10 @@ fn what_is_not_right_is_told_in_the_folder_s_own_words() {
 fn shapes_are_told_as_the_folder_has_them() {
     let error =
         ModelError::TensorShape { tensor: "blk.3.ffn_up.weight".into(), found: vec![32, 16], expected: vec![32, 64] };
+    let folder = Folder::new();
+    folder.write(CONFIG, folder.config.to_string().as_bytes());
     assert_eq!(
-        in_own_words(error).to_string(),
+        Checkpoint::open(folder.path()).unwrap().in_own_words(error).to_string(),
         "tensor \"model.layers.3.mlp.up_proj.weight\" has the shape [16, 32], expected [64, 32]"
     );
 }
@@ -263,7 +391,7 @@ proptest! {
     fn any_configuration_is_survived(
         key in prop::sample::select(vec![
             "hidden_size", "num_attention_heads", "num_key_value_heads", "head_dim", "rope_theta", "rms_norm_eps",
-            "max_position_embeddings", "num_hidden_layers", "rope_scaling", "eos_token_id", "tie_word_embeddings",
+            "max_position_embeddings", "num_hidden_layers", "sliding_window", "partial_rotary_factor", "rope_scaling", "eos_token_id", "tie_word_embeddings",
         ]),
         value in prop_oneof![
             any::<u64>().prop_map(Value::from),

@@ -4,11 +4,12 @@ use std::path::Path;
 
 use super::layers::MASKED;
 use super::{NpuBuildOptions, Shape};
+use crate::builder::architecture::Dimensions;
 use crate::builder::error::BuildError;
 use crate::builder::folder::NewFolder;
 use crate::builder::genai_config::Graphs;
 use crate::builder::source::{Source, write_descriptions};
-use crate::model::{BundleFiles, NPU_FILE, NPU_FORMAT, NpuBundle, Quantization, Sink};
+use crate::model::{BundleFiles, NPU_FILE, NPU_FORMAT, NpuBundle, Quantization, Sink, WindowLayers};
 
 /// The constant keys and values of the first token.
 pub const SINK_FILE: &str = "sink.bin";
@@ -44,13 +45,24 @@ pub fn describe(
         kv_heads: dimensions.kv_heads,
         head_size: dimensions.head_size,
         vocabulary: dimensions.vocabulary,
-        rotary_frequencies: dimensions.rotary_frequencies.clone(),
+        rotary_frequencies: dimensions.rotary(false).frequencies.clone(),
+        rotary_magnitude: dimensions.rotary(false).magnitude,
+        window: dimensions.common_window(),
+        window_layers: window_layers(dimensions),
         masked: MASKED,
         files: files(),
         compiled_nodes: None,
         sink,
         quantization,
     }
+}
+
+/// What layers with a window have of their own.
+fn window_layers(dimensions: &Dimensions) -> Option<WindowLayers> {
+    let has_own_rotary = (0..dimensions.layers).any(|layer| dimensions.has_own_rotary(layer));
+    let rotary_frequencies = has_own_rotary.then(|| dimensions.rotary(true).frequencies.clone());
+    let window = dimensions.own_window();
+    (window.is_some() || rotary_frequencies.is_some()).then_some(WindowLayers { window, rotary_frequencies })
 }
 
 /// Writes everything but graphs and sink into a bundle's folder.

@@ -6,6 +6,7 @@
 use std::path::Path;
 
 use crate::builder::architecture::{Dimensions, EMBEDDING, OUTPUT, find_tensor};
+use crate::builder::decoder_graph::{scale_embedding, softcap};
 use crate::builder::error::ModelError;
 use crate::builder::gguf::Gguf;
 use crate::builder::graph::{DataFile, GraphWriter, Opset, Size};
@@ -57,7 +58,9 @@ pub fn write(
     let layout = |rows| precision.layout(&[rows]);
     let mut stored = store(graph.data(), &[embedding], layout(embedding), threads, &mut |_| ())?;
     matrices::declare(&mut graph, "vocabulary", &stored);
-    matrices::gather(&mut graph, "vocabulary", &stored, "input_ids", "hidden_states");
+    let looked_up = if dimensions.embedding_scale.is_some() { "embedding" } else { "hidden_states" };
+    matrices::gather(&mut graph, "vocabulary", &stored, "input_ids", looked_up);
+    scale_embedding(&mut graph, dimensions, looked_up, "hidden_states");
     let mut data = graph.finish(folder, &files.embeddings)?;
 
     if let Some(head) = head {
@@ -68,6 +71,7 @@ pub fn write(
     let logits = [Size::Fixed(1), Size::Named("tokens"), Size::Fixed(dimensions.vocabulary)];
     graph.output("logits", DataType::Float, &logits);
     matrices::declare(&mut graph, "head.values", &stored);
+    let output = if dimensions.logit_softcap.is_some() { "head" } else { "logits" };
     let product = Product {
         name: "head",
         values: "head.values",
@@ -76,9 +80,12 @@ pub fn write(
         // One position a token: reading the weights takes the time, so float32 costs little.
         accuracy: Accuracy::Float,
         input: "output_hidden_states",
-        output: "logits",
+        output,
     };
     matrices::multiply(&mut graph, &product)?;
+    if let Some(cap) = dimensions.logit_softcap {
+        softcap(&mut graph, cap, output, "logits");
+    }
     graph.finish(folder, &files.lm_head)?;
     Ok(())
 }

@@ -4,10 +4,10 @@ use std::collections::HashSet;
 use std::io;
 use std::path::Path;
 
-use super::graph::StaticGraph;
+use super::graph::{Operation, StaticGraph};
 use super::operators::{Writer, sizes};
 use super::weights::{Floats, Stored};
-use crate::builder::graph::DataFile;
+use crate::builder::graph::{DataFile, float_bytes};
 use crate::builder::onnx_proto::DataType;
 
 /// Writes `folder/name` over weights in `data`. With `observed`, each of the graph's observed tensors is an output, after
@@ -42,6 +42,12 @@ pub fn write(
                 writer.graph.external(&weight.tensor, DataType::Float, &weight.shape, *region);
             }
             inputs.push(&weight.tensor);
+        }
+        let factor;
+        if let Operation::Scale { factor: value } = node.operation {
+            factor = format!("{}/factor", graph.tensor(node.output).name);
+            writer.graph.inside(&factor, DataType::Float, &[], float_bytes(&[value]));
+            inputs.push(&factor);
         }
         writer.operator(graph, node, &inputs, &graph.tensor(node.output).name);
     }

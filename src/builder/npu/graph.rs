@@ -59,6 +59,8 @@ pub struct Observed {
     pub token_axis: usize,
     /// The last axis runs over the mask's columns; only those count that the token sees.
     pub scores: bool,
+    /// How many tokens a token sees, itself among them; without it, all.
+    pub window: Option<usize>,
     /// Scores with the mask added. Their range is from the lowest of all rows' maxima less `SCORE_FLOOR` to the maximum:
     /// what is not seen saturates.
     pub masked: bool,
@@ -93,7 +95,14 @@ pub enum Operation {
     MatMul,
     Add,
     Multiply,
+    /// x * factor.
+    Scale {
+        factor: f32,
+    },
     Sigmoid,
+    Tanh,
+    /// `Activation::GeluTanh`.
+    GeluTanh,
     /// Along the last axis.
     Softmax,
     Slice {

@@ -8,10 +8,13 @@
 //! - Grouped-query attention without repeated keys and values: the queries of a group are rows of one matrix.
 //! - Norms over three dimensions: of four HTP computes something else, without a word.
 //! - Rotation by slices, with the halves swapped and the sign in `sin`.
-//! - The scores' factor 1 / sqrt(head_size) is folded into the query's weights, or into those of the norm behind them.
+//! - Rotation in part by the same nodes: what stays has the cosine 1 and the sine 0.
+//! - The scores' factor is folded into the query's weights, or into those of the norm behind them.
+//! - GELU as the one operator that is there for it: its approximation by tanh, taken apart, has a cube in it, which 16 bits
+//!   do not hold.
 
 use super::graph::{Node, Observed, Operation, RangeSource, StaticGraph, Tensor, TensorId, Weight};
-use crate::builder::architecture::{Architecture, Dimensions, Heads, OUTPUT_NORM, Projection};
+use crate::builder::architecture::{Activation, Architecture, Dimensions, Heads, OUTPUT_NORM, Projection};
 use crate::builder::gguf::Gguf;
 use crate::model::IntegerType;
 
@@ -35,26 +38,39 @@ pub fn decoder(
         id
     };
     let hidden_states = input("hidden_states".into(), &[1, tokens, hidden], IntegerType::U16, observed(1));
-    let unit = RangeSource::Fixed { low: -1.0, high: 1.0 };
-    let [cos, sin] = ["cos", "sin"].map(|name| input(name.into(), &[1, 1, tokens, head_size], IntegerType::U16, unit));
+    let largest = dimensions.rotary(false).magnitude.max(1.0) as f32;
+    let turn = RangeSource::Fixed { low: -largest, high: largest };
     let masked = RangeSource::Fixed { low: MASKED, high: 0.0 };
-    let mask = input("mask".into(), &[1, 1, tokens, context + tokens], IntegerType::U16, masked);
+    let mut rotation =
+        |names: [&str; 2]| names.map(|name| input(name.into(), &[1, 1, tokens, head_size], IntegerType::U16, turn));
+    let layers = || 0..dimensions.layers;
+    let plain = rotation(["cos", "sin"]);
+    let own = layers().any(|layer| dimensions.has_own_rotary(layer)).then(|| rotation(["cos_window", "sin_window"]));
+    let mut mask = |name: &str| input(name.into(), &[1, 1, tokens, context + tokens], IntegerType::U16, masked);
+    let all = mask("mask");
+    let last = dimensions.own_window().map(|_| mask("mask_window"));
+    let positions = layers().map(|layer| {
+        let window = dimensions.window(layer);
+        let [cos, sin] = own.filter(|_| dimensions.has_own_rotary(layer)).unwrap_or(plain);
+        Positions { cos, sin, mask: last.filter(|_| window.is_some()).unwrap_or(all), window }
+    });
+    let positions = positions.collect();
     let mut past = |layer, part| {
         let name = format!("past_key_values.{layer}.{part}");
         // Replaced by the new rows' range as soon as they are there.
         input(name, &[1, kv_heads, context, head_size], IntegerType::I16, observed(2))
     };
     let pasts = (0..dimensions.layers).map(|layer| ["key", "value"].map(|part| past(layer, part))).collect();
-    Decoder { gguf, architecture, dimensions, graph, cos, sin, mask, pasts }.write(hidden_states)
+    Decoder { gguf, architecture, dimensions, graph, positions, pasts }.write(hidden_states)
 }
 
 /// Values with the tokens along this axis.
 fn observed(token_axis: usize) -> RangeSource {
-    RangeSource::Observed(Observed { token_axis, scores: false, masked: false })
+    RangeSource::Observed(Observed { token_axis, scores: false, window: None, masked: false })
 }
 
-fn scores(masked: bool) -> RangeSource {
-    RangeSource::Observed(Observed { token_axis: 2, scores: true, masked })
+fn scores(window: Option<usize>, masked: bool) -> RangeSource {
+    RangeSource::Observed(Observed { token_axis: 2, scores: true, window, masked })
 }
 
 const PROBABILITY: RangeSource = RangeSource::Fixed { low: 0.0, high: 1.0 };
@@ -64,11 +80,19 @@ struct Decoder<'g, 'a> {
     architecture: &'g Architecture,
     dimensions: &'g Dimensions,
     graph: StaticGraph,
+    /// Of each layer.
+    positions: Vec<Positions>,
+    /// Of each layer the past keys and values.
+    pasts: Vec<[TensorId; 2]>,
+}
+
+/// The inputs from which a layer knows where its tokens are.
+#[derive(Clone, Copy)]
+struct Positions {
     cos: TensorId,
     sin: TensorId,
     mask: TensorId,
-    /// Of each layer the past keys and values.
-    pasts: Vec<[TensorId; 2]>,
+    window: Option<usize>,
 }
 
 impl Decoder<'_, '_> {
@@ -77,9 +101,11 @@ impl Decoder<'_, '_> {
         let mut presents = Vec::new();
         for (layer, past) in self.pasts.clone().into_iter().enumerate() {
             let (attended, present) = self.attention(layer, residual, past);
+            let attended = self.branch_norm(layer, 0, attended);
             residual = self.add_residual(&format!("layers.{layer}.attention_residual"), residual, attended);
             presents.extend(present);
             let fed = self.feed_forward(layer, residual);
+            let fed = self.branch_norm(layer, 1, fed);
             residual = self.add_residual(&format!("layers.{layer}.mlp_residual"), residual, fed);
         }
         let output = self.norm("output_hidden_states", OUTPUT_NORM, residual);
@@ -97,8 +123,9 @@ impl Decoder<'_, '_> {
         let query = self.projection(&name("query"), layer, query, normed);
         let key = self.projection(&name("key"), layer, key, normed);
         let value = self.projection(&name("value"), layer, value, normed);
-        let query = self.rotate(&name("query"), query);
-        let key = self.rotate(&name("key"), key);
+        let positions = self.positions[layer];
+        let query = self.rotate(&name("query"), query, positions);
+        let key = self.rotate(&name("key"), key, positions);
 
         let rows = [1, kv_heads, tokens, head_size];
         let [mut keys, mut values] = past;
@@ -117,12 +144,20 @@ impl Decoder<'_, '_> {
         let keys = self.moved(name("key/transposed"), Operation::Transpose { permutation }, &[keys], &shape);
         let group = heads / kv_heads * tokens;
         let query = self.reshape(name("query/grouped"), query, &[1, kv_heads, group, head_size]);
-        let product = self.product(name("scores"), query, keys, &[1, kv_heads, group, total], scores(false));
+        let Positions { mask, window, .. } = positions;
+        let by_group = [1, kv_heads, group, total];
+        let mut product = self.product(name("scores"), query, keys, &by_group, scores(window, false));
+        if let Some(cap) = self.dimensions.score_softcap {
+            let bound = |bound: f32| RangeSource::Fixed { low: -bound, high: bound };
+            product = self.node(name("scores/tanh"), Operation::Tanh, &[product], &by_group, bound(1.0));
+            let scale = Operation::Scale { factor: cap };
+            product = self.node(name("scores/capped"), scale, &[product], &by_group, bound(cap));
+        }
         let by_head = [1, heads, tokens, total];
         let product = self.reshape(name("scores/heads"), product, &by_head);
-        let seen = self.node(name("scores/masked"), Operation::Add, &[product, self.mask], &by_head, scores(true));
+        let seen = self.node(name("scores/masked"), Operation::Add, &[product, mask], &by_head, scores(window, true));
         let weights = self.node(name("probabilities"), Operation::Softmax, &[seen], &by_head, PROBABILITY);
-        let weights = self.reshape(name("probabilities/grouped"), weights, &[1, kv_heads, group, total]);
+        let weights = self.reshape(name("probabilities/grouped"), weights, &by_group);
         let mut mixed = self.product(name("attention"), weights, values, &[1, kv_heads, group, head_size], observed(2));
         if tokens > 1 {
             mixed = self.reshape(name("attention/heads"), mixed, &[1, heads, tokens, head_size]);
@@ -145,9 +180,14 @@ impl Decoder<'_, '_> {
             self.linear(&name(part), weight, normed)
         });
         let shape = [1, self.graph.tokens, feed_forward];
-        let sigmoid = self.node(name("gate/sigmoid"), Operation::Sigmoid, &[gate], &shape, PROBABILITY);
-        let silu = self.node(name("gate/silu"), Operation::Multiply, &[gate, sigmoid], &shape, observed(1));
-        let gated = self.node(name("gated"), Operation::Multiply, &[silu, up], &shape, observed(1));
+        let activated = match self.architecture.activation {
+            Activation::Silu => {
+                let sigmoid = self.node(name("gate/sigmoid"), Operation::Sigmoid, &[gate], &shape, PROBABILITY);
+                self.node(name("gate/silu"), Operation::Multiply, &[gate, sigmoid], &shape, observed(1))
+            }
+            Activation::GeluTanh => self.node(name("gate/gelu"), Operation::GeluTanh, &[gate], &shape, observed(1)),
+        };
+        let gated = self.node(name("gated"), Operation::Multiply, &[activated, up], &shape, observed(1));
         let weight = Weight::matrix(format!("blk.{layer}.ffn_down"), feed_forward, hidden);
         self.linear(&name("down"), weight, gated)
     }
@@ -159,7 +199,8 @@ impl Decoder<'_, '_> {
         let mut weight = Weight::matrix(format!("blk.{layer}.{}", projection.tensor), hidden, heads * head_size);
         weight.interleaved_head = projection.interleaved_head(self.gguf, head_size);
         let factor = match projection.heads {
-            Heads::Query => (1.0 / (head_size as f64).sqrt()) as f32,
+            // tanh wants them divided by the cap, too.
+            Heads::Query => (self.dimensions.score_scale / self.dimensions.score_softcap.map_or(1.0, f64::from)) as f32,
             Heads::KeyValue => 1.0,
         };
         // A norm would undo it.
@@ -185,19 +226,34 @@ impl Decoder<'_, '_> {
     }
 
     /// Rotary position embedding (Su et al., 2021): x * cos + swap_halves(x) * sin.
-    fn rotate(&mut self, name: &str, input: TensorId) -> TensorId {
+    fn rotate(&mut self, name: &str, input: TensorId, positions: Positions) -> TensorId {
         let shape = self.graph.tensor(input).shape.clone();
-        let half = self.dimensions.head_size / 2;
-        let half_shape = [&shape[..3], &[half]].concat();
-        let [low, high] = [("low", 0), ("high", half)].map(|(part, start)| {
-            let slice = Operation::Slice { axis: 3, start, end: start + half };
-            self.moved(format!("{name}/{part}"), slice, &[input], &half_shape)
-        });
-        let swapped = self.moved(format!("{name}/swapped"), Operation::Concat { axis: 3 }, &[high, low], &shape);
-        let [by_cos, by_sin] = [("cos", input, self.cos), ("sin", swapped, self.sin)].map(|(part, factor, table)| {
-            self.node(format!("{name}/{part}"), Operation::Multiply, &[factor, table], &shape, observed(2))
-        });
+        // As many in each layer.
+        let (half, size) = (self.dimensions.rotary(false).frequencies.len(), self.dimensions.head_size);
+        let mut slice = |part: &str, range: std::ops::Range<usize>| {
+            let slice = Operation::Slice { axis: 3, start: range.start, end: range.end };
+            let shape = [&shape[..3], &[range.len()]].concat();
+            self.moved(format!("{name}/{part}"), slice, &[input], &shape)
+        };
+        let [low, high] = [slice("low", 0..half), slice("high", half..2 * half)];
+        let parts = match 2 * half < size {
+            true => vec![high, low, slice("rest", 2 * half..size)],
+            false => vec![high, low],
+        };
+        let swapped = self.moved(format!("{name}/swapped"), Operation::Concat { axis: 3 }, &parts, &shape);
+        let [by_cos, by_sin] =
+            [("cos", input, positions.cos), ("sin", swapped, positions.sin)].map(|(part, factor, table)| {
+                self.node(format!("{name}/{part}"), Operation::Multiply, &[factor, table], &shape, observed(2))
+            });
         self.node(format!("{name}/rotated"), Operation::Add, &[by_cos, by_sin], &shape, observed(2))
+    }
+
+    /// The norm of what attention (0) or MLP (1) adds, where there is one.
+    fn branch_norm(&mut self, layer: usize, branch: usize, input: TensorId) -> TensorId {
+        match self.architecture.branch_norms[branch] {
+            Some(norm) => self.norm(&format!("layers.{layer}.{norm}"), &format!("blk.{layer}.{norm}.weight"), input),
+            None => input,
+        }
     }
 
     fn norm(&mut self, name: &str, tensor: &str, input: TensorId) -> TensorId {

@@ -7,6 +7,7 @@
 
 mod bundle;
 mod calibrate;
+mod compiled;
 mod corpus;
 mod ends;
 mod error;
@@ -43,6 +44,7 @@ use crate::model::{NpuBundle, NpuTarget, Precision};
 use graph::StaticGraph;
 use stage::WorkFolder;
 
+pub use compiled::serve_judge;
 pub use error::NpuBuildError;
 pub use laboratory::{BoxedError, CalibrationData, Candidate, Laboratory, Verdict};
 pub use local::LocalLaboratory;
@@ -163,8 +165,9 @@ pub fn build(
 ) -> Result<NpuBuildReport, NpuBuildError> {
     let started = Instant::now();
     let files = SourceFiles::open(source)?;
-    let model = Source::read(&files, &options.common)?;
+    let mut model = Source::read(&files, &options.common)?;
     let shape = Shape::choose(options, model.dimensions.context)?;
+    model.dimensions.context = shape.context;
     // Better now than after minutes; the folder itself is made at the end.
     drop(NewFolder::create(output)?);
     // A vocabulary that cannot be written, likewise.

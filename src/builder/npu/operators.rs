@@ -22,7 +22,7 @@ impl Writer {
         self.graph.finish(folder, name)
     }
 
-    /// Writes the node's operator. `inputs` are the names of its operands, a weight last.
+    /// Writes the node's operator. `inputs` are the names of its operands, a weight or a factor last.
     pub fn operator(&mut self, graph: &StaticGraph, node: &Node, inputs: &[&str], output: &str) {
         let shape = &graph.tensor(node.output).shape;
         let mut inputs: Vec<String> = inputs.iter().map(|name| (*name).to_owned()).collect();
@@ -34,6 +34,9 @@ impl Writer {
             Operation::Linear { .. } | Operation::MatMul => ("MatMul", vec![]),
             Operation::Bias { .. } | Operation::Add => ("Add", vec![]),
             Operation::Multiply => ("Mul", vec![]),
+            Operation::Scale { .. } => ("Mul", vec![]),
+            Operation::Tanh => ("Tanh", vec![]),
+            Operation::GeluTanh => ("Gelu", vec![Attribute::String("approximate", "tanh")]),
             Operation::Sigmoid => ("Sigmoid", vec![]),
             Operation::Softmax => ("Softmax", vec![Attribute::Int("axis", -1)]),
             Operation::Slice { axis, start, end } => {

@@ -8,7 +8,7 @@ use std::collections::HashSet;
 use std::io;
 use std::path::Path;
 
-use super::graph::{Operation, StaticGraph, TensorId, Weight};
+use super::graph::{Operation, StaticGraph, TensorId, Weight, covering};
 use super::operators::{Writer, sizes};
 use super::weights::{Codes, Stored};
 use crate::builder::graph::{Attribute, DataFile, ONNX, float_bytes};
@@ -38,6 +38,9 @@ pub fn write(
         let mut inputs: Vec<String> = node.inputs.iter().map(|id| quantizer.dequantize(*id)).collect();
         inputs.extend(node.operation.weight().map(|weight| quantizer.weight(weight)));
         let output = &graph.tensor(node.output).name;
+        if let Operation::Scale { factor } = node.operation {
+            inputs.push(quantizer.factor(&format!("{output}/factor"), factor));
+        }
         match (&node.operation, inputs.as_slice()) {
             (Operation::Convert, [input]) => quantizer.quantize(input, node.output),
             _ => {
@@ -54,16 +57,21 @@ pub fn write(
 /// How the graph's inputs and outputs are quantized, as the bundle says it.
 pub fn description(graph: &StaticGraph, codes: &[TensorQuantization]) -> Option<Quantization> {
     let of = |id: TensorId| codes.get(id.0).copied();
-    let [hidden_states, cos, sin, mask, past @ ..] = graph.inputs.as_slice() else { return None };
-    let past: Vec<TensorQuantization> = past.iter().map(|id| of(*id)).collect::<Option<_>>()?;
+    // Layers with a window have some of their own, which lie between the same bounds.
+    let input = |name: &str| graph.inputs.iter().find(|id| graph.tensor(**id).name == name).and_then(|id| of(*id));
+    let past = |end: &str| {
+        let is_past = |name: &str| name.starts_with("past_key_values.") && name.ends_with(end);
+        let past = graph.inputs.iter().filter(|id| is_past(&graph.tensor(**id).name));
+        past.map(|id| of(*id)).collect::<Option<Vec<_>>>()
+    };
     Some(Quantization {
-        hidden_states: of(*hidden_states)?,
+        hidden_states: input("hidden_states")?,
         output_hidden_states: of(*graph.outputs.first()?)?,
-        cos: of(*cos)?,
-        sin: of(*sin)?,
-        mask: of(*mask)?,
-        keys: past.iter().copied().step_by(2).collect(),
-        values: past.iter().copied().skip(1).step_by(2).collect(),
+        cos: input("cos")?,
+        sin: input("sin")?,
+        mask: input("mask")?,
+        keys: past(".key")?,
+        values: past(".value")?,
     })
 }
 
@@ -121,6 +129,17 @@ impl Quantizer<'_> {
             // `weights` has written every weight of the graph.
             None => {}
         }
+        output
+    }
+
+    /// The name of a factor's value, above 0, made from the largest code.
+    fn factor(&mut self, name: &str, factor: f32) -> String {
+        let quantization = covering(IntegerType::U16, 0.0, factor);
+        let code = quantization.quantize(factor) as u16;
+        self.writer.graph.inside(name, DataType::Uint16, &[], code.to_le_bytes().to_vec());
+        let [scale, zero_point] = self.parameters(name, quantization);
+        let output = self.use_of(name);
+        self.writer.graph.node(ONNX, "DequantizeLinear", &[name, &scale, &zero_point], &[&output], &[]);
         output
     }
 

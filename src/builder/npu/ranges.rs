@@ -25,9 +25,12 @@ pub struct Pass {
 }
 
 impl Pass {
-    /// The columns of the scores that token `token` of this pass sees: filled slots, then itself and those before it.
-    fn seen(&self, token: usize) -> [std::ops::Range<usize>; 2] {
-        [0..self.past, self.context..self.context + token + 1]
+    /// The columns of the scores that token `token` of this pass sees: filled slots, then itself and those before it; with
+    /// a window only the last of these.
+    fn seen(&self, token: usize, window: Option<usize>) -> [std::ops::Range<usize>; 2] {
+        let hidden = window.map_or(0, |window| (self.past + token + 1).saturating_sub(window));
+        let first = hidden.saturating_sub(self.past);
+        [hidden.min(self.past)..self.past, self.context + first..self.context + token + 1]
     }
 }
 
@@ -82,7 +85,7 @@ impl Accumulator {
             for (token, row) in block.chunks_exact(row).take(pass.real).enumerate() {
                 let mut here = Extremes::default();
                 if observed.scores {
-                    pass.seen(token).into_iter().for_each(|columns| here.add(&row[columns]));
+                    pass.seen(token, observed.window).into_iter().for_each(|columns| here.add(&row[columns]));
                 } else {
                     here.add(row);
                 }
@@ -178,11 +181,11 @@ mod tests {
     }
 
     fn observed(token_axis: usize) -> Observed {
-        Observed { token_axis, scores: false, masked: false }
+        Observed { token_axis, scores: false, window: None, masked: false }
     }
 
     /// Heads, then tokens, then columns.
-    const SCORES: Observed = Observed { token_axis: 1, scores: true, masked: false };
+    const SCORES: Observed = Observed { token_axis: 1, scores: true, window: None, masked: false };
     const MASKED: Observed = Observed { masked: true, ..SCORES };
 
     /// Two heads; for each two tokens, with columns for slots 0, 1, 2 and tokens 0, 1. The first token sees columns 0 and
@@ -201,7 +204,7 @@ mod tests {
     #[test]
     fn what_counts_of_one_pass() {
         const PAIRS: [f32; 8] = [1.0, -2.0, 50.0, -50.0, 3.0, 0.0, 60.0, -60.0];
-        let cases: [Case; 9] = [
+        let cases: [Case; 11] = [
             // Two heads, in each of which one token's values lie behind another's.
             (observed(1), &[2, 2, 2], &PAIRS, 2, (-60.0, 60.0)),
             (observed(1), &[2, 2, 2], &PAIRS, 1, (-2.0, 3.0)),
@@ -212,6 +215,9 @@ mod tests {
             (observed(0), &[2, 2, 2], &PAIRS, 1, (-50.0, 50.0)),
             (SCORES, &[2, 2, 5], &VALUES, 2, (-5.0, 7.0)),
             (SCORES, &[2, 2, 5], &VALUES, 1, (-5.0, 4.0)),
+            // Each sees itself alone, then one more: the second of each head sees columns 3 and 4, the first 0 and 3.
+            (Observed { window: Some(1), ..SCORES }, &[2, 2, 5], &VALUES, 2, (-5.0, 7.0)),
+            (Observed { window: Some(2), ..MASKED }, &[2, 2, 5], &VALUES, 2, (-17.0, 7.0)),
             // The rows' maxima are 2, 7, 4 and 0.
             (MASKED, &[2, 2, 5], &VALUES, 2, (-16.0, 7.0)),
             (MASKED, &[2, 2, 5], &VALUES, 1, (-14.0, 4.0)),

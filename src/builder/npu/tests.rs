@@ -77,7 +77,7 @@ fn run(model: &Model<'_>, tokens: &[usize]) -> Vec<Vec<f64>> {
         }
         inputs.insert("hidden_states".into(), Array::new(&[1, size, hidden], rows));
         let angle = |token: usize, index: usize| {
-            (position + token) as f64 * model.dimensions.rotary_frequencies[index % (head_size / 2)]
+            (position + token) as f64 * model.dimensions.rotary(false).frequencies[index % (head_size / 2)]
         };
         let table = |value: &dyn Fn(usize, usize) -> f64| {
             let values = (0..size).flat_map(|token| (0..head_size).map(move |index| (token, index)));

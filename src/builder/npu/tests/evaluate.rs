@@ -96,6 +96,12 @@ fn compute(node: &Node, gguf: &Gguf<'_>, inputs: &[&Array], shape: &[usize]) -> 
         }),
         Operation::Add => with_second(|left, right| left + right),
         Operation::Multiply => with_second(|left, right| left * right),
+        Operation::Scale { factor } => rows(&|row| row.iter().map(|x| x * f64::from(*factor)).collect()),
+        Operation::Tanh => rows(&|row| row.iter().map(|x| x.tanh()).collect()),
+        Operation::GeluTanh => rows(&|row| {
+            let inner = |x: f64| (2.0 / std::f64::consts::PI).sqrt() * (x + 0.044715 * x.powi(3));
+            row.iter().map(|x| x / 2.0 * (1.0 + inner(*x).tanh())).collect()
+        }),
         Operation::Sigmoid => rows(&|row| row.iter().map(|x| 1.0 / (1.0 + (-x).exp())).collect()),
         Operation::Softmax => rows(&|row| {
             let most = row.iter().copied().fold(f64::NEG_INFINITY, f64::max);
@@ -111,13 +117,14 @@ fn compute(node: &Node, gguf: &Gguf<'_>, inputs: &[&Array], shape: &[usize]) -> 
             })
         }
         Operation::Concat { axis } => from_indices(shape, |index| {
-            let before = first.shape[*axis];
             let mut index = index.to_vec();
-            if index[*axis] < before {
-                return first.at(&index);
+            let mut inputs = inputs.iter();
+            let mut input = inputs.next().unwrap();
+            while index[*axis] >= input.shape[*axis] {
+                index[*axis] -= input.shape[*axis];
+                input = inputs.next().unwrap();
             }
-            index[*axis] -= before;
-            inputs[1].at(&index)
+            input.at(&index)
         }),
         Operation::Reshape => Array::new(shape, first.values.clone()),
         Operation::Transpose { permutation } => from_indices(shape, |index| {

@@ -77,7 +77,7 @@ impl<'g, 'a> Reference<'g, 'a> {
     }
 
     fn rotate(&self, head: &mut [f64], position: usize) {
-        for (pair, frequency) in self.dimensions.rotary_frequencies.iter().enumerate() {
+        for (pair, frequency) in self.dimensions.rotary(false).frequencies.iter().enumerate() {
             let (first, second) =
                 if self.neighbours { (2 * pair, 2 * pair + 1) } else { (pair, pair + head.len() / 2) };
             let (sin, cos) = (position as f64 * frequency).sin_cos();

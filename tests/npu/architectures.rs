@@ -1,0 +1,83 @@
+//! Tiny random models of each architecture through the whole build, on the simulator: calibrated on text, quantized, compiled,
+//! and compared with what transformers computes (`tests/fixtures/make_tiny_models.py`).
+
+use std::path::Path;
+
+use ortalk::builder::BuildOptions;
+use ortalk::builder::npu::{self, LocalLaboratory, NpuBuildOptions, NpuStage};
+use ortalk::decoder::{Decoder, StaticDecoder};
+use ortalk::model::{NpuBundle, Precision};
+use ortalk::onnx_runtime::QNN_PROVIDER;
+
+use super::bundle::{CHUNK, CONTEXT, ONE_THREAD};
+use super::support::{library, plugin, runtime, x_elite};
+
+/// Norms over heads; all that is Gemma's, with caps and with a whole period of layers; windows in all layers; heads that are
+/// turned in part, with a magnitude.
+const MODELS: [&str; 6] =
+    ["qwen3-odd.gguf", "gemma3-odd", "gemma3-wide", "gemma3-period.gguf", "mistral-f16", "phi3-partial.gguf"];
+
+fn build(source: &Path, output: &Path, precision: Precision) -> std::path::PathBuf {
+    let laboratory = LocalLaboratory {
+        runtime: runtime(),
+        cpu: ONE_THREAD,
+        plugin: plugin(),
+        executable: env!("CARGO_BIN_EXE_ortalk").into(),
+        library: library().into(),
+    };
+    let options = NpuBuildOptions {
+        common: BuildOptions::default(),
+        precision,
+        context: Some(CONTEXT),
+        chunk: Some(CHUNK),
+        stop_after: Some(NpuStage::Compile),
+        ..NpuBuildOptions::new(x_elite().target.unwrap())
+    };
+    npu::build(source, output, &options, &laboratory, &mut |_| {}).unwrap().folder.join("compiled")
+}
+
+/// As a part of what logits differ by.
+fn error(found: &[f32], expected: &[f32]) -> f32 {
+    let mean = expected.iter().sum::<f32>() / expected.len() as f32;
+    let square = |values: &mut dyn Iterator<Item = f32>| values.map(|value| value * value).sum::<f32>();
+    let missed = square(&mut found.iter().zip(expected).map(|(found, expected)| found - expected));
+    (missed / square(&mut expected.iter().map(|value| value - mean))).sqrt()
+}
+
+#[test]
+fn every_architecture_runs_on_the_npu_as_a_whole() {
+    let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/models");
+    let tokens: Vec<u32> = serde_json::from_slice(&std::fs::read(fixtures.join("tokens.json")).unwrap()).unwrap();
+    let (plugin, options) = (plugin(), x_elite());
+    let on_npu = |path: &Path| runtime().npu_session(path, &plugin, &options);
+    let mut said = Vec::new();
+    for (source, precision) in
+        MODELS.into_iter().map(|source| (source, Precision::W8a16)).chain([("gemma3-odd", Precision::Fp16)])
+    {
+        let home = tempfile::tempdir().unwrap();
+        let folder = build(&fixtures.join(source), &home.path().join("model"), precision);
+        let bundle = NpuBundle::read(&folder).unwrap();
+        let mut npu = StaticDecoder::new(&runtime(), &folder, bundle, ONE_THREAD, &on_npu).unwrap();
+        for graph in npu.placement() {
+            let placement = graph.placement.unwrap();
+            assert!(placement.total() > 0 && placement.nodes_on(QNN_PROVIDER) == placement.total(), "{source}");
+            assert!(graph.compiled_nodes.unwrap() > 50, "{source}");
+        }
+        let name = source.strip_suffix(".gguf").unwrap_or(source);
+        let bytes = std::fs::read(fixtures.join(format!("{name}.logits"))).unwrap();
+        let logits: Vec<f32> = bytes.as_chunks::<4>().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect();
+        let expected: Vec<_> = logits.chunks(logits.len() / tokens.len()).collect();
+        let (prompt, answer) = tokens.split_at(2 * CHUNK + 3);
+        let mut errors = Vec::new();
+        for part in [prompt].into_iter().chain(answer.chunks(1)) {
+            npu.forward(part).unwrap();
+            errors.push(error(npu.logits(), expected[npu.position() - 1]));
+        }
+        errors.sort_by(f32::total_cmp);
+        said.push((source, precision, errors[errors.len() / 2], errors[errors.len() - 1]));
+    }
+    eprintln!("{said:?}");
+    for (source, precision, middle, worst) in said {
+        assert!(middle < 0.05 && worst < 0.2, "{source} {precision:?}: {middle} {worst}");
+    }
+}
