@@ -84,6 +84,7 @@ impl Prepared {
     pub fn engine(&self, runtime: OnnxRuntime, only: Option<LaneId>) -> anyhow::Result<Engine> {
         let log = log_sink(&self.paths.log_file());
         let model = Arc::new(ModelFolder::open(&self.model)?);
+        model.notes.iter().for_each(|note| log(&format!("'{}': {note}", self.model.display())));
         let beside = self.library.parent().map(Path::to_path_buf);
         let folders: Vec<PathBuf> = beside.into_iter().chain([self.paths.libraries()]).collect();
         let parts = LaneParts {
