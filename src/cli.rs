@@ -112,6 +112,8 @@ pub enum WorkerTask {
     Lane,
     /// Compiles a model for the NPU; the request comes on standard input.
     Compile,
+    /// Runs a compiled model for its last hidden states; the request comes on standard input.
+    Judge,
     /// Loads a library and says what it offers; the request comes on standard input.
     Probe,
 }

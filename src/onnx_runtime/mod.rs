@@ -18,7 +18,7 @@ use ort::environment::Environment;
 use ort::session::Session;
 
 pub use c_api::run_bound;
-pub use child::ChildError;
+pub use child::{ChildError, answer as answer_parent, ask as ask_child};
 pub use devices::{CPU_PROVIDER, DeviceKind, DeviceListing};
 pub use log::LogSink;
 pub use placement::{AssignedNode, Placement, placement};
@@ -109,6 +109,21 @@ impl OnnxRuntime {
     /// A session whose nodes all run on the CPU. The device is named explicitly: once an execution provider's plug-in
     /// is registered, a session without devices may be claimed by it.
     pub fn cpu_session(&self, model: &Path, options: CpuSessionOptions) -> Result<Session, RuntimeError> {
+        self.cpu_session_with(model, options, "0")
+    }
+
+    /// The same, without a copy of the weights in the order of the kernels: they are read from the mapped file. As fast where
+    /// each weight is read once in a pass, as for a single token.
+    pub fn mapped_cpu_session(&self, model: &Path, options: CpuSessionOptions) -> Result<Session, RuntimeError> {
+        self.cpu_session_with(model, options, "1")
+    }
+
+    fn cpu_session_with(
+        &self,
+        model: &Path,
+        options: CpuSessionOptions,
+        disable_prepacking: &str,
+    ) -> Result<Session, RuntimeError> {
         let cpu: Vec<_> = self
             .environment
             .devices()
@@ -128,6 +143,8 @@ impl OnnxRuntime {
                 .with_intra_op_spinning(options.spinning)
                 .map_err(|e| e.to_string())?
                 .with_config_entry(placement::RECORD_KEY, "1")
+                .map_err(|e| e.to_string())?
+                .with_config_entry("session.disable_prepacking", disable_prepacking)
                 .map_err(|e| e.to_string())?
                 .commit_from_file(model)
                 .map_err(|e| e.to_string())

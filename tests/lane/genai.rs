@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use ortalk::builder::{self, BuildOptions, CpuPrecision, FourBits};
-use ortalk::decoder::{Decoder, DecoderOptions, SharedBufferDecoder};
+use ortalk::decoder::{Decoder, DecoderOptions, PlainDecoder};
 use ortalk::model::ModelFolder;
 
 use crate::bundle::ONE_THREAD;
@@ -44,7 +44,7 @@ fn genai_continues_as_this_decoder_does() {
             builder::build(&fixtures.join("models").join(source), &folder, &options, &mut |_| {}).unwrap();
             let model = ModelFolder::open(&folder).unwrap();
             let options = DecoderOptions { session: ONE_THREAD, context: 32 };
-            let mut decoder = SharedBufferDecoder::new(&runtime(), &model, options).unwrap();
+            let mut decoder = PlainDecoder::new(&runtime(), &model, options).unwrap();
             assert_eq!(answers.len(), STARTS.len());
             for (start, expected) in STARTS.into_iter().zip(answers) {
                 decoder.rewind(0);
