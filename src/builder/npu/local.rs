@@ -6,17 +6,20 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::calibrate::{self, CalibrateError};
+use super::compiled::{CompiledRows, CompiledRun};
 use super::corpus::{self, CorpusError};
 use super::graph::Ranges;
-use super::judge::Reference;
+use super::judge::{Effort, Part, Reference};
 use super::quality::{Column, Engine, Report};
 use super::{BoxedError, CalibrationData, Candidate, FloatGraphs, Laboratory, ObservedGraph, Verdict, sink};
 use crate::decoder::{DecodeError, StaticDecoder};
 use crate::model::{ModelError, ModelFolder, NpuBundle, NpuOptions, NpuTarget};
-use crate::onnx_runtime::{CompileError, CompileRequest, CpuSessionOptions, OnnxRuntime, QnnPlugin, compile_in_child};
+use crate::onnx_runtime::{
+    ChildError, CompileError, CompileRequest, CpuSessionOptions, OnnxRuntime, QnnPlugin, compile_in_child,
+};
 
-/// What compiling a graph may take. The default model's takes ten seconds on an idle machine.
-const COMPILE_LIMIT: Duration = Duration::from_secs(3600);
+/// What compiling a graph, or running a compiled one, may take. The default model's takes ten seconds on an idle machine.
+const CHILD_LIMIT: Duration = Duration::from_secs(3600);
 
 pub struct LocalLaboratory {
     pub runtime: OnnxRuntime,
@@ -41,6 +44,8 @@ pub enum LaboratoryError {
     Calibrate(#[from] CalibrateError),
     #[error(transparent)]
     Compile(#[from] CompileError),
+    #[error("the compiled graphs in '{}' could not be run: {error}", folder.display())]
+    Compiled { folder: PathBuf, error: ChildError },
     #[error("there is nothing to compare: the model's tokenizer makes no more than one token of each of the texts")]
     NoPositions,
 }
@@ -83,7 +88,7 @@ impl Laboratory for LocalLaboratory {
         // The compiler does not say how far it is.
         let mut waiting = |_| ControlFlow::Continue(());
         progress(0.0);
-        let report = compile_in_child(&self.executable, &request, COMPILE_LIMIT, &mut waiting)?;
+        let report = compile_in_child(&self.executable, &request, CHILD_LIMIT, &mut waiting)?;
         progress(1.0);
         Ok(report.nodes)
     }
@@ -119,44 +124,72 @@ impl LocalLaboratory {
         candidates: &[Candidate],
         progress: &mut dyn FnMut(f32),
     ) -> Result<Report, LaboratoryError> {
-        // The float model and each candidate take about as long as another.
-        let share = 1.0 / (candidates.len() + 1) as f32;
+        // The float model, each candidate and the logits of all take about as long as another.
+        let share = 1.0 / (candidates.len() + 2) as f32;
         let model = ModelFolder::open(&float.folder)?;
         let texts = corpus::held_out(&model, float.bundle.context)?;
+        let effort = Effort::of(weights(float));
         let decoder = self.on_cpu(&float.folder, NpuBundle { sink: None, ..float.bundle.clone() })?;
         let stops = &model.ends;
-        let mut reference = Reference::new(decoder, &texts, stops, &mut |done| progress(share * done))?;
-        let mut columns = Vec::new();
+        let mut reference = Reference::new(decoder, &texts, stops, effort, &mut |done| progress(share * done))?;
+        let (mut engines, mut found) = (Vec::new(), Vec::new());
         for (index, candidate) in candidates.iter().enumerate() {
             let mut at = |done: f32| progress(share * (done + (index + 1) as f32));
             let bundle = NpuBundle::read(&candidate.folder)?;
-            let (engine, quality) = if candidate.compiled {
-                let mut decoder = self.on_npu(&candidate.folder, bundle)?;
-                (self.npu_engine(), reference.compare_part(&mut decoder, &mut at)?)
+            if candidate.compiled {
+                let part = reference.part(bundle.chunk, bundle.sink.is_some()).ok_or(LaboratoryError::NoPositions)?;
+                let ran = self.run_compiled(&candidate.folder, &part)?;
+                engines.push(if ran.emulated { Engine::HtpSimulator } else { Engine::Htp });
+                found.push(part.found(ran.rows()));
             } else {
+                let positions = match candidate.calibration {
+                    CalibrationData::Text => usize::MAX,
+                    CalibrationData::Random => effort.random(),
+                };
                 let mut decoder = self.on_cpu(&candidate.folder, bundle)?;
-                (Engine::Cpu, reference.compare(&mut decoder, &mut at)?)
-            };
-            let quality = quality.ok_or(LaboratoryError::NoPositions)?;
-            columns.push(Column { calibration: candidate.calibration, engine, quality });
+                engines.push(Engine::Cpu);
+                found.push(reference.run(&mut decoder, positions, &mut at)?);
+            }
         }
-        Ok(Report::new(columns))
+        let Some(first) = candidates.first() else { return Ok(Report::new(Vec::new())) };
+        // All of them have the same.
+        let mut head =
+            StaticDecoder::head_of(&self.runtime, &first.folder, &NpuBundle::read(&first.folder)?, self.cpu)?;
+        let mut at = |done: f32| progress(share * (done + (candidates.len() + 1) as f32));
+        let qualities = reference.compare(&mut head, &found, &mut at)?;
+        let columns = candidates.iter().zip(engines).zip(qualities).map(|((candidate, engine), quality)| {
+            let quality = quality.ok_or(LaboratoryError::NoPositions)?;
+            Ok(Column { calibration: candidate.calibration, engine, quality })
+        });
+        Ok(Report::new(columns.collect::<Result<_, LaboratoryError>>()?))
+    }
+
+    fn run_compiled(&self, folder: &Path, part: &Part<'_>) -> Result<CompiledRows, LaboratoryError> {
+        let run = CompiledRun {
+            library: self.library.clone(),
+            plugin: self.plugin.clone(),
+            folder: folder.to_owned(),
+            threads: self.cpu.threads,
+            prompt: part.prompt.to_vec(),
+            rest: part.rest.to_vec(),
+        };
+        let ran = run.in_child(&self.executable, CHILD_LIMIT);
+        ran.map_err(|error| LaboratoryError::Compiled { folder: folder.to_owned(), error })
     }
 
     fn on_cpu(&self, folder: &Path, bundle: NpuBundle) -> Result<StaticDecoder, DecodeError> {
-        let session = |model: &Path| self.runtime.cpu_session(model, self.cpu);
+        let decode = folder.join(&bundle.files.decode);
+        let session = |model: &Path| match *model == decode {
+            true => self.runtime.mapped_cpu_session(model, self.cpu),
+            false => self.runtime.cpu_session(model, self.cpu),
+        };
         StaticDecoder::new(&self.runtime, folder, bundle, self.cpu, &session)
     }
+}
 
-    fn on_npu(&self, folder: &Path, bundle: NpuBundle) -> Result<StaticDecoder, DecodeError> {
-        let options = NpuOptions { target: Some(bundle.target.clone()), ..NpuOptions::default() };
-        let session = |model: &Path| self.runtime.npu_session(model, &self.plugin, &options);
-        StaticDecoder::new(&self.runtime, folder, bundle, self.cpu, &session)
-    }
-
-    /// Known as soon as a session was made.
-    fn npu_engine(&self) -> Engine {
-        let emulated = self.runtime.qnn_device().is_none_or(|device| device.emulated);
-        if emulated { Engine::HtpSimulator } else { Engine::Htp }
-    }
+/// Of the layers and the embedding.
+fn weights(float: &FloatGraphs) -> usize {
+    let layers = float.prefill.graph.nodes.iter().filter_map(|node| node.operation.weight());
+    let layers: usize = layers.map(|weight| weight.shape.iter().product::<usize>()).sum();
+    layers + float.bundle.hidden * float.bundle.vocabulary
 }
