@@ -60,7 +60,8 @@ const DEFAULT: &str = "default";
 const TOOL_USE: &str = "tool_use";
 
 /// Steps that one rendering may take, so that a template that loops without end stops; every 64 bytes that it makes are a
-/// step, too. A turn takes some tens of them.
+/// step, too. A turn takes some tens of them. What it does not stop: a list that is joined with itself some thirty times, whose
+/// length the library counts part by part.
 const MOST_STEPS: u64 = 4_000_000;
 
 /// Stands where the last message's content ends, to be found in the text.
