@@ -11,7 +11,7 @@ use crate::model::ProviderOptions;
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct Settings {
-    /// A model folder or a GGUF file to chat with, in place of the default model.
+    /// The model to chat with in place of the default one: a path or a name, as `--model` takes it.
     pub model: Option<PathBuf>,
     /// The ONNX Runtime library to load, in place of the one that ortalk fetches.
     pub onnx_runtime: Option<PathBuf>,
