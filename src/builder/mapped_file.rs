@@ -58,7 +58,8 @@ impl Deref for MappedFile {
     }
 }
 
-#[cfg(all(test, unix))]
+#[cfg(test)]
+#[cfg(unix)]
 mod tests {
     use super::*;
 
