@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex};
 
 use ort::environment::Environment;
 use ort::session::Session;
-use ort::session::builder::{BuilderResult, GraphOptimizationLevel, SessionBuilder};
+use ort::session::builder::{GraphOptimizationLevel, SessionBuilder};
 
 pub use c_api::run_bound;
 pub use child::{ChildError, answer as answer_parent, ask as ask_child};
@@ -147,7 +147,7 @@ impl OnnxRuntime {
                 .map_err(|e| e.to_string())?
                 .with_config_entry(placement::RECORD_KEY, "1")
                 .map_err(|e| e.to_string())?;
-            asked_for(builder, asked).map_err(|e| e.to_string())?.commit_from_file(model).map_err(|e| e.to_string())
+            asked_for(builder, asked)?.commit_from_file(model).map_err(|e| e.to_string())
         };
         build().map_err(|reason| RuntimeError::Session { model: model.into(), reason })
     }
@@ -158,17 +158,21 @@ impl OnnxRuntime {
     }
 }
 
-fn asked_for(mut builder: SessionBuilder, asked: &SessionOptions) -> BuilderResult {
+fn asked_for(mut builder: SessionBuilder, asked: &SessionOptions) -> Result<SessionBuilder, String> {
     if let Some(level) = asked.graph_optimization {
-        builder = builder.with_optimization_level(match level {
+        let level = match level {
             GraphOptimization::None => GraphOptimizationLevel::Disable,
             GraphOptimization::Basic => GraphOptimizationLevel::Level1,
             GraphOptimization::Extended => GraphOptimizationLevel::Level2,
             GraphOptimization::All => GraphOptimizationLevel::All,
-        })?;
+        };
+        builder = builder.with_optimization_level(level).map_err(|error| error.to_string())?;
     }
     if let Some(enable) = asked.memory_pattern {
-        builder = builder.with_memory_pattern(enable)?;
+        builder = builder.with_memory_pattern(enable).map_err(|error| error.to_string())?;
     }
-    asked.entries.iter().try_fold(builder, |builder, (key, value)| builder.with_config_entry(key, value))
+    for (key, value) in &asked.entries {
+        builder = builder.with_config_entry(key, value).map_err(|error| error.to_string())?;
+    }
+    Ok(builder)
 }
