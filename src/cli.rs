@@ -136,6 +136,12 @@ pub struct ChatArgs {
     /// Cut an answer after so many tokens, pieces of about four letters; the default is 1024.
     #[arg(long, short = 'n', value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub max_tokens: Option<u32>,
+    /// Think before answering, or do not, where the model can do both; the default is the model's.
+    ///
+    /// Thinking counts as tokens of the answer. `run` shows it on standard error, where that is a terminal, and with --json
+    /// apart from the answer.
+    #[arg(long, value_name = "on|off", value_parser = switch)]
+    pub think: Option<bool>,
     /// The longest conversation, in tokens; the default is the model's limit, or what there is memory for.
     #[arg(long, short, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub context: Option<u32>,
@@ -174,6 +180,15 @@ pub struct ChatArgs {
     /// Threads on the CPU; the default is one for each physical core.
     #[arg(long, help_heading = LANES, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     pub threads: Option<u16>,
+}
+
+/// `on` or `off`.
+fn switch(text: &str) -> Result<bool, String> {
+    match text {
+        "on" => Ok(true),
+        "off" => Ok(false),
+        _ => Err("expected on or off".to_owned()),
+    }
 }
 
 #[derive(Debug, Args)]

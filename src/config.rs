@@ -23,6 +23,8 @@ pub struct Settings {
     pub system: Option<String>,
     /// The longest answer, in tokens.
     pub max_tokens: Option<NonZeroUsize>,
+    /// Whether the model thinks before it answers, where it can do both.
+    pub think: Option<bool>,
     pub temperature: Option<f32>,
     pub top_k: Option<usize>,
     pub top_p: Option<f32>,
@@ -99,10 +101,10 @@ mod tests {
 
     #[test]
     fn known_keys_are_read() {
-        let settings = parse("threads = 3\nmax-tokens = 64\ntheme = 'mono'").unwrap();
+        let settings = parse("threads = 3\nmax-tokens = 64\nthink = false\ntheme = 'mono'").unwrap();
         assert_eq!(
-            (settings.threads, settings.max_tokens, settings.theme.as_deref()),
-            (NonZeroUsize::new(3), NonZeroUsize::new(64), Some("mono"))
+            (settings.threads, settings.max_tokens, settings.think, settings.theme.as_deref()),
+            (NonZeroUsize::new(3), NonZeroUsize::new(64), Some(false), Some("mono"))
         );
     }
 

@@ -267,6 +267,7 @@ fn answer_settings(args: &ChatArgs, settings: &Settings, suggested: &Sampling) -
         system: args.system.clone().or(settings.system.clone()),
         sampling,
         max_tokens: max_tokens.unwrap_or(DEFAULT_MAX_TOKENS),
+        thinking: args.think.or(settings.think),
         policy: args.policy.map_or_else(|| policy(settings.policy.as_deref()), Ok)?,
         lane: args.lane,
     })

@@ -5,6 +5,7 @@
 
 mod chips;
 mod config;
+mod ends;
 pub mod memory;
 mod npu_bundle;
 mod npu_options;
@@ -12,12 +13,14 @@ mod optimum;
 mod pipeline;
 mod session_options;
 mod template;
+mod thinking;
 mod tokenizer;
 
 use std::path::{Path, PathBuf};
 
 pub use chips::UnknownChip;
 pub use config::{DecoderConfig, GenaiConfig, ModelConfig, SearchConfig};
+pub use ends::end_tokens;
 pub use npu_bundle::{
     BundleFiles, CompiledNodes, IntegerType, NPU_FILE, NPU_FORMAT, NpuBundle, NpuTarget, Precision, Quantization, Sink,
     TensorQuantization, WindowLayers,
@@ -26,7 +29,8 @@ pub use npu_options::{NpuOptionError, NpuOptions, ProviderOptions};
 pub use optimum::OptimumFolder;
 pub use pipeline::{Alignment, Pipeline, PipelineStage, SlidingWindow, StageGraph};
 pub use session_options::{GraphOptimization, SessionOptions};
-pub use template::{ChatTemplate, TemplateError, TemplateMessage};
+pub use template::{ChatTemplate, SourcesError, TemplateError, TemplateInputs, TemplateMessage, TemplateSources};
+pub use thinking::Thinking;
 pub use tokenizer::{Tokenizer, TokenizerError};
 
 /// The file that makes a folder a model folder.
@@ -44,6 +48,10 @@ pub struct ModelFolder {
     pub notes: Vec<String>,
     pub tokenizer: Tokenizer,
     pub template: ChatTemplate,
+    /// The tokens that end an answer.
+    pub ends: Vec<u32>,
+    /// `None` for a model that does not think before it answers.
+    pub thinking: Option<Thinking>,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -56,6 +64,8 @@ pub enum ModelError {
     Invalid { path: PathBuf, reason: String },
     #[error("'{}' has no chat template: neither chat_template.jinja nor chat_template in tokenizer_config.json", .0.display())]
     NoTemplate(PathBuf),
+    #[error(transparent)]
+    TemplateSource(#[from] SourcesError),
     #[error(transparent)]
     Tokenizer(#[from] TokenizerError),
     #[error(transparent)]
@@ -105,8 +115,19 @@ impl ModelFolder {
         let tokenizer = Tokenizer::open(&root.join("tokenizer.json"))?;
         let tokenizer_config: serde_json::Value =
             read_optional(&root.join("tokenizer_config.json"))?.unwrap_or(serde_json::Value::Null);
-        let template = ChatTemplate::new(&template_source(&root, &tokenizer_config)?, &tokenizer_config)?;
-        Ok(Self { name: name(&root)?, path: root, config, notes, tokenizer, template })
+        let sources =
+            TemplateSources::read(&root, &tokenizer_config)?.ok_or_else(|| ModelError::NoTemplate(root.clone()))?;
+        let template = ChatTemplate::new(&sources, &tokenizer_config)?;
+        let configs = [read_optional(&root.join("generation_config.json"))?, read_optional(&root.join("config.json"))?];
+        let configs: Vec<serde_json::Value> = configs.into_iter().flatten().collect();
+        let mut ends = config.model.eos_token_id.0.clone();
+        for id in end_tokens(&configs, &tokenizer_config, &template, &tokenizer) {
+            if !ends.contains(&id) {
+                ends.push(id);
+            }
+        }
+        let thinking = Thinking::of(&template, &tokenizer);
+        Ok(Self { name: name(&root)?, path: root, config, notes, tokenizer, template, ends, thinking })
     }
 
     /// The size of the graph and its data, or of all graphs where the model is in several, in bytes.
@@ -147,20 +168,6 @@ pub fn name_in_hub_cache(path: &Path) -> Option<String> {
     let snapshots = path.ancestors().find(|folder| folder.file_name().is_some_and(|name| name == "snapshots"))?;
     let repo = snapshots.parent()?.file_name()?.to_str()?.strip_prefix("models--")?;
     repo.split_once("--").map(|(_, name)| name.to_string())
-}
-
-/// A file of its own comes before the template inside `tokenizer_config.json`, as in transformers.
-fn template_source(path: &Path, tokenizer_config: &serde_json::Value) -> Result<String, ModelError> {
-    let file = path.join("chat_template.jinja");
-    match std::fs::read_to_string(&file) {
-        Ok(text) => Ok(text),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => tokenizer_config
-            .get("chat_template")
-            .and_then(|template| template.as_str())
-            .map(str::to_string)
-            .ok_or_else(|| ModelError::NoTemplate(path.into())),
-        Err(error) => Err(ModelError::Read { path: file, error }),
-    }
 }
 
 fn read_json<T: serde::de::DeserializeOwned>(path: &Path) -> Result<T, ModelError> {

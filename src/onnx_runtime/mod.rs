@@ -166,13 +166,13 @@ fn asked_for(mut builder: SessionBuilder, asked: &SessionOptions) -> Result<Sess
             GraphOptimization::Extended => GraphOptimizationLevel::Level2,
             GraphOptimization::All => GraphOptimizationLevel::All,
         };
-        builder = builder.with_optimization_level(level).map_err(|error| error.to_string())?;
+        builder = builder.with_optimization_level(level).map_err(|e| e.to_string())?;
     }
     if let Some(enable) = asked.memory_pattern {
-        builder = builder.with_memory_pattern(enable).map_err(|error| error.to_string())?;
+        builder = builder.with_memory_pattern(enable).map_err(|e| e.to_string())?;
     }
     for (key, value) in &asked.entries {
-        builder = builder.with_config_entry(key, value).map_err(|error| error.to_string())?;
+        builder = builder.with_config_entry(key, value).map_err(|e| e.to_string())?;
     }
     Ok(builder)
 }

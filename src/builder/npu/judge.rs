@@ -68,6 +68,7 @@ struct Sequence {
 }
 
 /// What a quantized model makes of them.
+#[derive(Default)]
 pub struct Found(Vec<FoundRows>);
 
 struct FoundRows {

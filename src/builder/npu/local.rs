@@ -1,15 +1,16 @@
 //! The laboratory on this machine: float and quantized graphs run on ONNX Runtime's CPU execution provider, compiled ones
 //! on QNN, which for want of an NPU is a simulator.
 
+use std::collections::HashMap;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::calibrate::{self, CalibrateError};
-use super::compiled::{CompiledRows, CompiledRun};
+use super::compiled::CompiledRun;
 use super::corpus::{self, CorpusError};
 use super::graph::Ranges;
-use super::judge::{Effort, Part, Reference};
+use super::judge::{Effort, Found, Part, Reference};
 use super::quality::{Column, Engine, Report};
 use super::{BoxedError, CalibrationData, Candidate, FloatGraphs, Laboratory, ObservedGraph, Verdict, sink};
 use crate::decoder::{DecodeError, StaticDecoder};
@@ -115,7 +116,7 @@ impl LocalLaboratory {
             *file = observed.file.file_name().unwrap_or_default().to_string_lossy().into_owned();
         }
         let mut decoder = self.on_cpu(&float.folder, bundle)?;
-        Ok(calibrate::on_text(&mut decoder, float, &texts, &model.config.model.eos_token_id.0, progress)?)
+        Ok(calibrate::on_text(&mut decoder, float, &texts, &model.ends, progress)?)
     }
 
     fn compare(
@@ -130,27 +131,42 @@ impl LocalLaboratory {
         let texts = corpus::held_out(&model, float.bundle.context)?;
         let effort = Effort::of(weights(float));
         let decoder = self.on_cpu(&float.folder, NpuBundle { sink: None, ..float.bundle.clone() })?;
-        let stops = &model.config.model.eos_token_id.0;
+        let stops = &model.ends;
         let mut reference = Reference::new(decoder, &texts, stops, effort, &mut |done| progress(share * done))?;
-        let (mut engines, mut found) = (Vec::new(), Vec::new());
-        for (index, candidate) in candidates.iter().enumerate() {
-            let mut at = |done: f32| progress(share * (done + (index + 1) as f32));
-            let bundle = NpuBundle::read(&candidate.folder)?;
-            if candidate.compiled {
+        // Compiled ones run beside the others: most of a simulator's time is one thread's.
+        let (engines, found) = std::thread::scope(|scope| -> Result<(Vec<_>, Vec<_>), LaboratoryError> {
+            let mut running = HashMap::new();
+            for (index, candidate) in candidates.iter().enumerate().filter(|(_, candidate)| candidate.compiled) {
+                let bundle = NpuBundle::read(&candidate.folder)?;
                 let part = reference.part(bundle.chunk, bundle.sink.is_some()).ok_or(LaboratoryError::NoPositions)?;
-                let ran = self.run_compiled(&candidate.folder, &part)?;
-                engines.push(if ran.emulated { Engine::HtpSimulator } else { Engine::Htp });
-                found.push(part.found(ran.rows()));
-            } else {
+                let run = self.compiled_run(&candidate.folder, &part);
+                let child = scope.spawn(move || run.in_child(&self.executable, CHILD_LIMIT));
+                running.insert(index, (part, child));
+            }
+            let (mut engines, mut found) = (Vec::new(), Vec::new());
+            for (index, candidate) in candidates.iter().enumerate() {
+                let mut at = |done: f32| progress(share * (done + (index + 1) as f32));
+                engines.push(Engine::Cpu);
+                if candidate.compiled {
+                    found.push(Found::default());
+                    continue;
+                }
                 let positions = match candidate.calibration {
                     CalibrationData::Text => usize::MAX,
                     CalibrationData::Random => effort.random(),
                 };
-                let mut decoder = self.on_cpu(&candidate.folder, bundle)?;
-                engines.push(Engine::Cpu);
+                let mut decoder = self.on_cpu(&candidate.folder, NpuBundle::read(&candidate.folder)?)?;
                 found.push(reference.run(&mut decoder, positions, &mut at)?);
             }
-        }
+            for (index, (part, child)) in running {
+                let ran = child.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+                let folder = candidates[index].folder.clone();
+                let ran = ran.map_err(|error| LaboratoryError::Compiled { folder, error })?;
+                engines[index] = if ran.emulated { Engine::HtpSimulator } else { Engine::Htp };
+                found[index] = part.found(ran.rows());
+            }
+            Ok((engines, found))
+        })?;
         let Some(first) = candidates.first() else { return Ok(Report::new(Vec::new())) };
         // All of them have the same.
         let mut head =
@@ -164,17 +180,15 @@ impl LocalLaboratory {
         Ok(Report::new(columns.collect::<Result<_, LaboratoryError>>()?))
     }
 
-    fn run_compiled(&self, folder: &Path, part: &Part<'_>) -> Result<CompiledRows, LaboratoryError> {
-        let run = CompiledRun {
+    fn compiled_run(&self, folder: &Path, part: &Part<'_>) -> CompiledRun {
+        CompiledRun {
             library: self.library.clone(),
             plugin: self.plugin.clone(),
             folder: folder.to_owned(),
             threads: self.cpu.threads,
             prompt: part.prompt.to_vec(),
             rest: part.rest.to_vec(),
-        };
-        let ran = run.in_child(&self.executable, CHILD_LIMIT);
-        ran.map_err(|error| LaboratoryError::Compiled { folder: folder.to_owned(), error })
+        }
     }
 
     fn on_cpu(&self, folder: &Path, bundle: NpuBundle) -> Result<StaticDecoder, DecodeError> {
