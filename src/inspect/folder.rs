@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use super::{Graph, InspectError, Inspection, Kind, Memory, Sizes, onnx, safetensors};
-use crate::model::{self, BUILD_FILE, CONFIG_FILE, ModelFolder, NPU_FILE, NpuBundle};
+use super::{CpuLane, Graph, InspectError, Inspection, Kind, Memory, Sizes, onnx, safetensors};
+use crate::model::{self, BUILD_FILE, CONFIG_FILE, Described, ModelFolder, NPU_FILE, NpuBundle, OptimumFolder};
 
 /// Why nothing can be built from what is built.
 const BUILT: &str = "this is built already";
@@ -21,6 +21,11 @@ pub fn inspect(path: &Path) -> Result<Inspection, InspectError> {
     if !safetensors.is_empty() {
         return safetensors::inspect(path, &safetensors);
     }
+    match OptimumFolder::find(path) {
+        Ok(None) => {}
+        Ok(Some(_)) => return model_folder(path, &files, &[]),
+        Err(error) => return Err(InspectError::Wrong { path: path.into(), what: format!("cannot run: {error}") }),
+    }
     Err(InspectError::Unknown(path.into()))
 }
 
@@ -31,15 +36,25 @@ pub fn graph_alone(path: &Path) -> Result<Inspection, InspectError> {
     let mut found = Inspection::new(kind, path, size(path));
     found.weights.clone_from(&graph.weights);
     found.graphs = vec![graph];
+    // One of a transformers.js folder's variants can be run by its path.
+    if OptimumFolder::find(path).is_ok_and(|folder| folder.is_some())
+        && let Ok(Described { root, config, notes }) = Described::at(path)
+    {
+        found.cpu_lane = Some(CpuLane::of(&root, &config, notes));
+    }
     Ok(found.not_a_source("this is one graph"))
 }
 
 fn model_folder(path: &Path, files: &BTreeSet<PathBuf>, onnx: &[PathBuf]) -> Result<Inspection, InspectError> {
     let wrong =
         |error: model::ModelError| InspectError::Wrong { path: path.into(), what: format!("is not right: {error}") };
-    let config = model::read_config(path).map_err(wrong)?;
+    let Described { root, config, notes } = Described::at(path).map_err(wrong)?;
     let bundle = path.join(NPU_FILE).exists().then(|| NpuBundle::read(path)).transpose().map_err(wrong)?;
-    let kind = if bundle.is_some() { Kind::NpuBundle } else { Kind::ModelFolder };
+    let kind = match &bundle {
+        Some(_) => Kind::NpuBundle,
+        None if path.join(CONFIG_FILE).exists() => Kind::ModelFolder,
+        None => Kind::Optimum,
+    };
     let mut found = Inspection::new(kind, path, files.iter().map(|file| size(file)).sum());
     let (model, decoder) = (&config.model, &config.model.decoder);
     found.architecture = Some(model.architecture.clone());
@@ -68,10 +83,21 @@ fn model_folder(path: &Path, files: &BTreeSet<PathBuf>, onnx: &[PathBuf]) -> Res
         }
         Err(error) => found.tokenizer = Some(format!("not right: {error}")),
     }
-    found.graphs = onnx.iter().map(|file| onnx::inspect(file)).collect::<Result<Vec<Graph>, _>>()?;
+    let chosen = decoder.filename.as_ref().filter(|_| kind == Kind::Optimum).map(|graph| root.join(graph));
+    if kind == Kind::Optimum && root.join("onnx").is_dir() {
+        self::files(&root.join("onnx"))?.iter().for_each(|file| found.bytes += size(file));
+    }
+    let graphs = chosen.as_ref().map_or(onnx, std::slice::from_ref);
+    found.graphs = graphs.iter().map(|file| onnx::inspect(file)).collect::<Result<Vec<Graph>, _>>()?;
+    if bundle.is_none() {
+        found.cpu_lane = Some(CpuLane::of(&root, &config, notes));
+    }
     let (lane, number) = if bundle.is_some() { ("npu", 2) } else { ("cpu", 4) };
     let context = model.context_length as u64;
-    let weights = weight_files(files).map(|file| size(file)).sum();
+    let weights = match &chosen {
+        Some(graph) => model::graph_bytes(graph),
+        None => weight_files(files).map(|file| size(file)).sum(),
+    };
     if let Some(keys_and_values) = found.sizes.keys_and_values(context, number) {
         found.memory = vec![Memory { lane, weights, estimated: false, keys_and_values, context }];
     }

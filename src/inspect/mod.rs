@@ -6,6 +6,7 @@
 //! The memory that a lane needs is estimated: its weights, and the keys and values of a full context,
 //! `2 * layers * kv_heads * head_size * context * bytes`, in float32 on the CPU and in 16 bits on the NPU.
 
+mod cpu_lane;
 mod folder;
 mod gguf;
 mod onnx;
@@ -16,6 +17,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
+
+pub use cpu_lane::CpuLane;
 
 pub use onnx::rotary_positions;
 
@@ -39,6 +42,8 @@ pub struct Inspection {
     pub built_for: Option<String>,
     /// How a folder of ours was built: "cpu-int4-32".
     pub recipe: Option<String>,
+    /// Of a model folder for the CPU.
+    pub cpu_lane: Option<CpuLane>,
     pub targets: Vec<Target>,
     pub memory: Vec<Memory>,
 }
@@ -52,6 +57,8 @@ pub enum Kind {
     /// An ONNX file around a graph that is compiled already.
     EpContext,
     ModelFolder,
+    /// A folder as transformers.js has them.
+    Optimum,
     /// A model folder for an NPU.
     NpuBundle,
 }
@@ -141,8 +148,8 @@ pub enum InspectError {
     #[error("'{}' {what}", path.display())]
     Wrong { path: PathBuf, what: String },
     #[error(
-        "'{}' is nothing that ortalk knows; expected a .gguf, .safetensors or .onnx file, or a folder with genai_config.json \
-         or .safetensors files", .0.display()
+        "'{}' is nothing that ortalk knows; expected a .gguf, .safetensors or .onnx file, or a folder with genai_config.json, \
+         with config.json and onnx/model*.onnx, or with .safetensors files", .0.display()
     )]
     Unknown(PathBuf),
 }
@@ -177,6 +184,7 @@ impl Inspection {
             graphs: Vec::new(),
             built_for: None,
             recipe: None,
+            cpu_lane: None,
             targets: Vec::new(),
             memory: Vec::new(),
         }

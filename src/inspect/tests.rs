@@ -65,6 +65,68 @@ fn a_built_model_folder() {
     insta::assert_snapshot!("model_folder", text.replace(env!("CARGO_PKG_VERSION"), "[version]"));
 }
 
+fn fixture(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(name)
+}
+
+#[test]
+fn ready_made_folders_say_how_they_run() {
+    for (name, kind, cache, feeds) in [
+        ("genai/int4", Kind::ModelFolder, "f32, one buffer, updated in place", "input_ids, attention_mask"),
+        (
+            "genai/growing-fp16",
+            Kind::ModelFolder,
+            "f16, grows with each pass",
+            "input_ids, attention_mask, position_ids",
+        ),
+        ("optimum/llama", Kind::Optimum, "f32, grows with each pass", "input_ids, attention_mask, position_ids"),
+        (
+            "optimum/llama/onnx/decoder_model_merged.onnx",
+            Kind::Onnx,
+            "f32, grows with each pass",
+            "input_ids, attention_mask, position_ids, use_cache_branch",
+        ),
+        (
+            "optimum/qwen3",
+            Kind::Optimum,
+            "f32, grows with each pass",
+            "input_ids, attention_mask, position_ids, num_logits_to_keep",
+        ),
+    ] {
+        let found = inspect(&fixture(name)).unwrap();
+        let lane = found.cpu_lane.as_ref().unwrap();
+        assert_eq!(
+            (found.kind, lane.cache.as_deref(), lane.feeds.join(", ").as_str()),
+            (kind, Some(cache), feeds),
+            "{name}"
+        );
+        assert_eq!(lane.obstacle, None, "{name}");
+    }
+}
+
+#[test]
+fn a_folder_of_optimums() {
+    insta::assert_snapshot!("optimum", inspect(&fixture("optimum/llama")).unwrap());
+}
+
+#[test]
+fn what_the_cpu_lane_cannot_run_is_said() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::copy(fixture("genai/int4/model.onnx"), dir.path().join("model.onnx")).unwrap();
+    let config = std::fs::read_to_string(fixture("genai/int4/genai_config.json")).unwrap();
+    std::fs::write(dir.path().join("genai_config.json"), config.replace("\"vocab_size\": 36", "\"vocab_size\": 35"))
+        .unwrap();
+    let found = inspect(dir.path()).unwrap();
+    let obstacle = found.cpu_lane.as_ref().unwrap().obstacle.clone().unwrap();
+    assert!(obstacle.contains("vocab_size 35"), "{obstacle}");
+    assert!(found.to_string().contains(&obstacle));
+    std::fs::remove_file(dir.path().join("genai_config.json")).unwrap();
+    std::fs::write(dir.path().join("config.json"), "{}").unwrap();
+    std::fs::rename(dir.path().join("model.onnx"), dir.path().join("vision_encoder.onnx")).unwrap();
+    let error = inspect(dir.path()).unwrap_err().to_string();
+    assert!(error.contains("vision-language"), "{error}");
+}
+
 fn safetensors(header: &str) -> Vec<u8> {
     [&(header.len() as u64).to_le_bytes(), header.as_bytes(), &[0; 24]].concat()
 }

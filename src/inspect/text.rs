@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::{Graph, Inspection, Kind, Memory, Weights};
+use super::{CpuLane, Graph, Inspection, Kind, Memory, Weights};
 
 /// Inputs and outputs shown of a graph; those of a model's layers are all alike.
 const SHOWN_PORTS: usize = 6;
@@ -33,6 +33,9 @@ impl fmt::Display for Inspection {
         }
         weights(f, "weights", &self.weights)?;
         self.graphs.iter().try_for_each(|graph| write!(f, "{graph}"))?;
+        if let Some(lane) = &self.cpu_lane {
+            write!(f, "{lane}")?;
+        }
         if !self.targets.is_empty() {
             writeln!(f, "ortalk build")?;
         }
@@ -56,8 +59,24 @@ impl Kind {
             Self::Onnx => "ONNX file",
             Self::EpContext => "ONNX file around a compiled graph (EPContext)",
             Self::ModelFolder => "model folder",
+            Self::Optimum => "transformers.js folder (Optimum)",
             Self::NpuBundle => "model folder for an NPU",
         }
+    }
+}
+
+impl fmt::Display for CpuLane {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "CPU lane")?;
+        let feeds = Some(self.feeds.join(", ")).filter(|feeds| !feeds.is_empty());
+        for (name, value) in
+            [("graph", &self.graph), ("feeds", &feeds), ("cache", &self.cache), ("cannot run", &self.obstacle)]
+        {
+            if let Some(value) = value {
+                writeln!(f, "  {name:<16} {value}")?;
+            }
+        }
+        self.notes.iter().try_for_each(|note| writeln!(f, "  {:<16} {note}", "note"))
     }
 }
 

@@ -78,14 +78,16 @@ pub fn read_config(path: &Path) -> Result<GenaiConfig, ModelError> {
 }
 
 /// A folder's configuration, in whatever layout.
-struct Described {
-    root: PathBuf,
-    config: GenaiConfig,
-    notes: Vec<String>,
+pub struct Described {
+    /// Where tokenizer and template are, and from where graphs are named.
+    pub root: PathBuf,
+    pub config: GenaiConfig,
+    /// What was chosen and what is left alone in it, for people.
+    pub notes: Vec<String>,
 }
 
 impl Described {
-    fn at(path: &Path) -> Result<Self, ModelError> {
+    pub fn at(path: &Path) -> Result<Self, ModelError> {
         let config_path = path.join(CONFIG_FILE);
         if config_path.is_file() {
             let config: GenaiConfig = read_json(&config_path)?;
@@ -131,21 +133,27 @@ impl ModelFolder {
     /// The size of the graph and its data, or of all graphs where the model is in several, in bytes.
     pub fn weight_bytes(&self) -> u64 {
         let graph = self.config.model.decoder.filename.as_ref().map(|graph| self.path.join(graph));
-        let of_graph = graph.filter(|graph| graph.is_file());
-        let (folder, start) = match &of_graph {
-            Some(graph) => {
-                (graph.parent().unwrap_or(&self.path), graph.file_name().unwrap_or_default().to_string_lossy())
-            }
-            None => (self.path.as_path(), "".into()),
-        };
-        let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
-        let files = entries.filter(|entry| {
-            let name = entry.file_name().to_string_lossy().into_owned();
-            name.contains(".onnx") && name.starts_with(&*start)
-        });
-        // Of what links lead to: Hugging Face's cache is made of them.
-        files.filter_map(|entry| std::fs::metadata(entry.path()).ok()).map(|metadata| metadata.len()).sum()
+        match graph.filter(|graph| graph.is_file()) {
+            Some(graph) => graph_bytes(&graph),
+            None => onnx_bytes(&self.path, ""),
+        }
     }
+}
+
+/// The size of a graph and of the files beside it whose names go on from its: `model.onnx`, `model.onnx_data`.
+pub fn graph_bytes(graph: &Path) -> u64 {
+    let name = graph.file_name().unwrap_or_default().to_string_lossy();
+    onnx_bytes(graph.parent().unwrap_or(Path::new("")), &name)
+}
+
+fn onnx_bytes(folder: &Path, start: &str) -> u64 {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let files = entries.filter(|entry| {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        name.contains(".onnx") && name.starts_with(start)
+    });
+    // Of what links lead to: Hugging Face's cache is made of them.
+    files.filter_map(|entry| std::fs::metadata(entry.path()).ok()).map(|metadata| metadata.len()).sum()
 }
 
 fn name(path: &Path) -> Result<String, ModelError> {

@@ -134,6 +134,18 @@ impl Contract {
             cache,
         })
     }
+
+    /// The names of the inputs that are fed, beside the cache.
+    pub fn fed(&self) -> Vec<&str> {
+        let integers = [Some(&self.input_ids), self.attention_mask.as_ref(), self.position_ids.as_ref()];
+        let wanted = match &self.wanted {
+            Wanted::Given => None,
+            Wanted::Index(name) => Some(name.as_str()),
+            Wanted::Last(input, _) => Some(input.name.as_str()),
+        };
+        let integers = integers.into_iter().flatten().map(|input| input.name.as_str());
+        integers.chain(wanted).chain(self.cache_branch.as_deref()).collect()
+    }
 }
 
 /// The keys and values that the graph has, whatever number of layers its configuration claims: layers may share theirs.
