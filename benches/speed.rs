@@ -163,6 +163,7 @@ fn answer(engine: &Engine, messages: Vec<ChatMessage>, max_tokens: usize) -> (St
         sampling: Sampling::GREEDY,
         max_tokens,
         stop: Vec::new(),
+        thinking: None,
         policy: Policy::Auto,
         lane: None,
     };

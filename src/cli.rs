@@ -48,6 +48,12 @@ Examples:
   ortalk build qwen2.5-0.5b-q4_0.gguf --output qwen && ortalk --model qwen
   ortalk build qwen2.5-0.5b-q4_0.gguf --output qwen-npu --target npu --soc x-elite";
 
+const PULL_EXAMPLES: &str = "\
+Examples:
+  ortalk pull qwen3-0.6b                            A model of the catalogue
+  ortalk pull qwen3-0.6b --for npu                  Its checkpoint, to build it for the NPU
+  ortalk pull unsloth/Qwen3-0.6B-GGUF:Q8_0          One variant of a repository";
+
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Answer one prompt on standard output and exit.
@@ -76,6 +82,17 @@ pub enum Command {
     /// yourself to keep it, move it, or use it with onnxruntime-genai.
     #[command(after_help = BUILD_EXAMPLES)]
     Build(BuildArgs),
+    /// Fetch a model from the Hugging Face Hub.
+    ///
+    /// Chooses the files that suit this machine, says which and why, and puts them into the Hub's own cache, where other
+    /// programs find them, too, as ortalk finds theirs. A pull that was stopped goes on where it was. The path of what was
+    /// pulled is printed on standard output.
+    ///
+    /// HF_TOKEN, HF_ENDPOINT, HF_HOME, HF_HUB_CACHE and HF_HUB_OFFLINE are honoured, and HTTPS_PROXY is.
+    #[command(after_help = PULL_EXAMPLES)]
+    Pull(PullArgs),
+    /// List the models on this machine and those of the catalogue; show or remove one.
+    Models(ModelsArgs),
     /// Show what a model file or folder is, without loading its weights.
     ///
     /// Reads a GGUF file, safetensors (a file or a folder), an ONNX file, a model folder, or a folder or file with graphs that
@@ -95,6 +112,8 @@ pub enum WorkerTask {
     Lane,
     /// Compiles a model for the NPU; the request comes on standard input.
     Compile,
+    /// Runs a compiled model for its last hidden states; the request comes on standard input.
+    Judge,
     /// Loads a library and says what it offers; the request comes on standard input.
     Probe,
 }
@@ -107,8 +126,9 @@ const LANES: &str = "Where it runs";
 /// What the chat and `run` share.
 #[derive(Debug, Clone, Default, Args)]
 pub struct ChatArgs {
-    /// A model folder, a GGUF file or a checkpoint folder; the default is SmolLM2-135M-Instruct.
-    #[arg(long, short, value_name = "PATH")]
+    /// A model folder, a GGUF file or a checkpoint folder, or a name that `ortalk models` lists; the default is
+    /// SmolLM2-135M-Instruct.
+    #[arg(long, short, value_name = "MODEL")]
     pub model: Option<PathBuf>,
     /// Instructions for the whole conversation (the system prompt).
     #[arg(long, short, value_name = "TEXT")]
@@ -116,6 +136,12 @@ pub struct ChatArgs {
     /// Cut an answer after so many tokens, pieces of about four letters; the default is 1024.
     #[arg(long, short = 'n', value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub max_tokens: Option<u32>,
+    /// Think before answering, or do not, where the model can do both; the default is the model's.
+    ///
+    /// Thinking counts as tokens of the answer. `run` shows it on standard error, where that is a terminal, and with --json
+    /// apart from the answer.
+    #[arg(long, value_name = "on|off", value_parser = switch)]
+    pub think: Option<bool>,
     /// The longest conversation, in tokens; the default is the model's limit, or what there is memory for.
     #[arg(long, short, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub context: Option<u32>,
@@ -156,6 +182,15 @@ pub struct ChatArgs {
     pub threads: Option<u16>,
 }
 
+/// `on` or `off`.
+fn switch(text: &str) -> Result<bool, String> {
+    match text {
+        "on" => Ok(true),
+        "off" => Ok(false),
+        _ => Err("expected on or off".to_owned()),
+    }
+}
+
 #[derive(Debug, Args)]
 pub struct RunArgs {
     /// The prompt. Without it, or as '-', it is read from standard input; with both, standard input follows the prompt.
@@ -185,8 +220,62 @@ pub struct SysArgs {
 }
 
 #[derive(Debug, Args)]
+pub struct PullArgs {
+    /// A name of the catalogue (`ortalk models` lists it), or a repository, owner/name or owner/name:variant.
+    #[arg(value_name = "MODEL")]
+    pub model: String,
+    /// What it is for: chatting on the CPU, or building a model for the NPU.
+    #[arg(long = "for", value_name = "TARGET", value_enum, default_value_t = PullPurpose::Cpu)]
+    pub purpose: PullPurpose,
+    /// A branch, a tag or a commit.
+    #[arg(long, value_name = "REVISION", default_value = "main")]
+    pub revision: String,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum PullPurpose {
+    Cpu,
+    Npu,
+}
+
+#[derive(Debug, Args)]
+pub struct ModelsArgs {
+    #[command(subcommand)]
+    pub action: Option<ModelsAction>,
+    /// Print one JSON object.
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum ModelsAction {
+    /// Show one model: its files, where they are and how large.
+    Show {
+        /// A name that `ortalk models` lists.
+        name: String,
+        /// Print one JSON object.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Remove a model's files from the caches; nothing outside them is touched.
+    Remove {
+        /// A name that `ortalk models` lists; a repository without a variant means all of it.
+        name: String,
+        /// Do not ask.
+        #[arg(long, short)]
+        yes: bool,
+    },
+    /// Remove what ortalk built and will not use again: from files that are gone or have changed, or by another version.
+    Prune {
+        /// Do not ask.
+        #[arg(long, short)]
+        yes: bool,
+    },
+}
+
+#[derive(Debug, Args)]
 pub struct InspectArgs {
-    /// A file or a folder.
+    /// A file, a folder, or a model's name as `ortalk models` lists it.
     pub path: PathBuf,
     /// Print one JSON object.
     #[arg(long)]
@@ -222,8 +311,8 @@ pub struct BenchArgs {
     /// Show what changed since an older run, from the JSON that it printed.
     #[arg(long, value_name = "OLD.json")]
     pub compare: Option<PathBuf>,
-    /// A model folder or a GGUF file; the default is SmolLM2-135M-Instruct.
-    #[arg(long, short, value_name = "PATH")]
+    /// A model, as for the chat; the default is SmolLM2-135M-Instruct.
+    #[arg(long, short, value_name = "MODEL")]
     pub model: Option<PathBuf>,
     /// The longest sequence, in tokens; the default is the model's limit, or what there is memory for.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
@@ -239,10 +328,11 @@ pub struct BenchArgs {
     pub threads: Option<u16>,
 }
 
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 pub struct BuildArgs {
-    /// A GGUF file of a llama, qwen2, qwen3, gemma3 or phi3 model, in F32, F16, BF16, Q8_0, Q4_0 to Q5_1 or Q4_K to Q6_K; or a folder
-    /// of Hugging Face's with config.json, tokenizer.json and safetensors in F32, F16 or BF16.
+    /// A GGUF file of a llama, qwen2, qwen3, gemma3 or phi3 model, in F32, F16, BF16, Q8_0, Q4_0 to Q5_1 or Q4_K to Q6_K; or a
+    /// folder of Hugging Face's with config.json, tokenizer.json and safetensors in F32, F16 or BF16; or the name of either, as
+    /// `ortalk models` lists it.
     #[arg(value_name = "SOURCE")]
     pub source: PathBuf,
     /// The folder to write; it must not exist, or be empty.
@@ -280,7 +370,7 @@ pub enum PrecisionName {
 }
 
 /// How weights are rounded to 4 bits.
-#[derive(Debug, Default, PartialEq, Eq, Args)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Args)]
 #[command(next_help_heading = "For --precision int4")]
 pub struct Int4Args {
     /// Weights that share a scale: 32 (the default), 64 or 128. Larger ones are smaller on the disk and less exact.
@@ -297,7 +387,7 @@ fn block_size(text: &str) -> Result<usize, String> {
 }
 
 /// What is chosen for an NPU only.
-#[derive(Debug, Default, PartialEq, Eq, Args)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Args)]
 #[command(next_help_heading = "For --target npu")]
 pub struct NpuBuildArgs {
     /// The chip to compile for: x-elite, x-plus, x2-elite, 8-gen-2, 8-gen-3, 8-elite and others.

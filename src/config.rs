@@ -11,7 +11,7 @@ use crate::model::ProviderOptions;
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct Settings {
-    /// A model folder or a GGUF file to chat with, in place of the default model.
+    /// The model to chat with in place of the default one: a path or a name, as `--model` takes it.
     pub model: Option<PathBuf>,
     /// The ONNX Runtime library to load, in place of the one that ortalk fetches.
     pub onnx_runtime: Option<PathBuf>,
@@ -23,6 +23,8 @@ pub struct Settings {
     pub system: Option<String>,
     /// The longest answer, in tokens.
     pub max_tokens: Option<NonZeroUsize>,
+    /// Whether the model thinks before it answers, where it can do both.
+    pub think: Option<bool>,
     pub temperature: Option<f32>,
     pub top_k: Option<usize>,
     pub top_p: Option<f32>,
@@ -99,10 +101,10 @@ mod tests {
 
     #[test]
     fn known_keys_are_read() {
-        let settings = parse("threads = 3\nmax-tokens = 64\ntheme = 'mono'").unwrap();
+        let settings = parse("threads = 3\nmax-tokens = 64\nthink = false\ntheme = 'mono'").unwrap();
         assert_eq!(
-            (settings.threads, settings.max_tokens, settings.theme.as_deref()),
-            (NonZeroUsize::new(3), NonZeroUsize::new(64), Some("mono"))
+            (settings.threads, settings.max_tokens, settings.think, settings.theme.as_deref()),
+            (NonZeroUsize::new(3), NonZeroUsize::new(64), Some(false), Some("mono"))
         );
     }
 

@@ -263,8 +263,8 @@ fn a_key_that_is_not_right_is_quoted() {
             "key \"llama.attention.head_count\" is 3, expected a divisor of the hidden size 32",
         ),
         (
-            key("tokenizer.ggml.model", text("llama")),
-            "the tokenizer tokenizer.ggml.model is \"llama\", which is not known; known are: \"gpt2\" (byte-level BPE)",
+            key("tokenizer.ggml.model", text("rwkv")),
+            "the tokenizer tokenizer.ggml.model is \"rwkv\", which is not known; known are: \"gpt2\" (byte-level BPE)",
         ),
         (
             key("tokenizer.ggml.merges", texts(&["b a"])),

@@ -62,9 +62,13 @@ impl NewFolder {
         &self.partial
     }
 
+    /// Writes a file, which may be in a folder within.
     pub fn write(&self, name: &str, bytes: &[u8]) -> Result<(), BuildError> {
         let path = self.partial.join(name);
         let write = || {
+            if let Some(parent) = path.parent() {
+                fs::create_dir_all(parent)?;
+            }
             let mut file = File::create_new(&path)?;
             file.write_all(bytes)?;
             file.sync_all()
@@ -77,14 +81,16 @@ impl NewFolder {
         self.write(name, format!("{value:#}\n").as_bytes())
     }
 
-    /// The names and sizes, in bytes, of the files written so far.
+    /// The names and sizes, in bytes, of the files written so far, without those in folders within.
     pub fn sizes(&self) -> Result<BTreeMap<String, u64>, BuildError> {
         let read = || -> io::Result<BTreeMap<String, u64>> {
             fs::read_dir(&self.partial)?
                 .map(|entry| {
                     let entry = entry?;
-                    Ok((entry.file_name().to_string_lossy().into_owned(), entry.metadata()?.len()))
+                    Ok((entry.file_name().to_string_lossy().into_owned(), entry.metadata()?))
                 })
+                .filter(|file| file.as_ref().map_or(true, |(_, metadata)| metadata.is_file()))
+                .map(|file| file.map(|(name, metadata)| (name, metadata.len())))
                 .collect()
         };
         read().map_err(|error| BuildError::Write { path: self.partial.clone(), error })

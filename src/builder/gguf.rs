@@ -353,6 +353,23 @@ impl<'a> Gguf<'a> {
         })
     }
 
+    /// An array of finite numbers.
+    pub fn floats(&self, key: &str) -> Result<Option<Vec<f64>>, GgufError> {
+        self.typed(key, "an array of finite numbers", |value| {
+            let Value::Array(array) = value else { return None };
+            array
+                .numbers()?
+                .map(|number| match number {
+                    Value::Float(value) => Some(value).filter(|value| value.is_finite()),
+                    // Some converters write scores as whole numbers.
+                    Value::Signed(value) => Some(value as f64),
+                    Value::Unsigned(value) => Some(value as f64),
+                    _ => None,
+                })
+                .collect()
+        })
+    }
+
     /// An array of whole numbers.
     pub fn integers(&self, key: &str) -> Result<Option<Vec<i64>>, GgufError> {
         self.typed(key, "an array of whole numbers", |value| {

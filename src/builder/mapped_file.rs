@@ -58,7 +58,8 @@ impl Deref for MappedFile {
     }
 }
 
-#[cfg(all(test, unix))]
+#[cfg(test)]
+#[cfg(unix)]
 mod tests {
     use super::*;
 
@@ -76,7 +77,7 @@ mod tests {
     fn what_is_released_is_read_again() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("file");
-        let bytes: Vec<u8> = (0..1 << 20).map(|index: u32| (index * 7 >> 3) as u8).collect();
+        let bytes: Vec<u8> = (0..1 << 20).map(|index: u32| ((index * 7) >> 3) as u8).collect();
         std::fs::write(&path, &bytes).unwrap();
         let file = MappedFile::open(&path).unwrap();
         assert!(*file == bytes);

@@ -17,7 +17,7 @@ use super::hugging_face::Checkpoint;
 use super::mapped_file::MappedFile;
 use super::tokenizer::Vocabulary;
 use super::weights::StoreError;
-use crate::model::{CONFIG_FILE, name_in_hub_cache};
+use crate::model::{CONFIG_FILE, TemplateSources, name_in_hub_cache};
 
 /// A checkpoint's files, opened.
 #[derive(Debug)]
@@ -50,8 +50,7 @@ pub struct Texts {
     pub tokenizer: Vec<u8>,
     /// `tokenizer_config.json`.
     pub config: Value,
-    /// `chat_template.jinja`.
-    pub template: Option<String>,
+    pub template: Option<TemplateSources>,
     pub special: SpecialTokens,
 }
 
@@ -253,8 +252,11 @@ pub fn write_descriptions(
     }
     folder.write_json("tokenizer_config.json", &config)?;
     folder.write("tokenizer.json", &texts.tokenizer)?;
-    if let Some(template) = &texts.template {
-        folder.write("chat_template.jinja", template.as_bytes())?;
+    if let Some(TemplateSources { default, named }) = &texts.template {
+        folder.write(TemplateSources::FILE, default.as_bytes())?;
+        for (name, template) in named {
+            folder.write(&format!("{}/{name}.jinja", TemplateSources::FOLDER), template.as_bytes())?;
+        }
     }
     Ok(())
 }

@@ -314,12 +314,12 @@ fn what_cannot_be_built_is_said() {
             "\"output_norm.weight\" holds a value that is not finite",
         ),
         (
-            with(&|file| file.key("tokenizer.ggml.model", text("llama"))),
-            "tokenizer.ggml.model is \"llama\", which is not known",
+            with(&|file| file.key("tokenizer.ggml.model", text("rwkv"))),
+            "tokenizer.ggml.model is \"rwkv\", which is not known",
         ),
         (
-            with(&|file| file.key("tokenizer.ggml.pre", text("viking"))),
-            "tokenizer.ggml.pre is \"viking\", which is not known; known are: smollm",
+            with(&|file| file.key("tokenizer.ggml.pre", text("klingon"))),
+            "tokenizer.ggml.pre is \"klingon\", which is not known; known are: default, llama-bpe",
         ),
         (
             with(&|file| file.key("tokenizer.ggml.merges", array(8, [text("hell")]))),

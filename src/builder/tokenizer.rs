@@ -1,9 +1,11 @@
 //! Turns a GGUF file's vocabulary into Hugging Face's `tokenizer.json`, `tokenizer_config.json` and `chat_template.jinja`.
 //!
-//! Byte-level BPE vocabularies (`tokenizer.ggml.model` = `gpt2`) are known. How text is cut before merging is not in the
-//! file, only the name of a way (`tokenizer.ggml.pre`); the ways are those of the models' own tokenizers and of
-//! llama.cpp's `llama-vocab.cpp`, in the table `PRE_TOKENIZERS`.
+//! Three kinds are known (`tokenizer.ggml.model`): byte-level BPE (`gpt2`), whose ways of cutting text before merging are in
+//! `pre`; SentencePiece's BPE (`llama`), whose scores become merges in `sentencepiece`; and BPE over characters (`gemma4`).
+//! The last two write a character that the vocabulary lacks as its bytes.
 
+mod pre;
+mod sentencepiece;
 #[cfg(test)]
 mod tests;
 
@@ -14,89 +16,8 @@ use serde_json::{Map, Value, json};
 use super::error::ModelError;
 use super::gguf::{Gguf, GgufError};
 use super::source::{SpecialTokens, Texts};
-
-/// One way of cutting text before merging.
-#[derive(Debug)]
-struct PreTokenizer {
-    /// The values of `tokenizer.ggml.pre` that mean it.
-    names: &'static [&'static str],
-    steps: &'static [Step],
-    /// Unicode normalization form C before everything.
-    nfc: bool,
-    /// A word that is in the vocabulary as a whole is not merged from its parts.
-    ignore_merges: bool,
-    /// Whether texts begin with the BOS token where the file does not say.
-    adds_bos: bool,
-    /// `tokenizer_class`, by which other programs choose their implementation.
-    class: &'static str,
-}
-
-/// One cut; each works on the pieces that the one before left.
-#[derive(Debug)]
-enum Step {
-    /// Every digit is a piece.
-    Digits,
-    /// GPT-2's expression, which the byte-level step has built in.
-    Gpt2,
-    /// The matches of an expression are pieces, and so is what lies between them.
-    Split(&'static str),
-}
-
-const LLAMA_3: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
-const QWEN_2: &str =
-    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
-
-static PRE_TOKENIZERS: &[PreTokenizer] = &[
-    PreTokenizer {
-        names: &["smollm"],
-        steps: &[Step::Digits, Step::Gpt2],
-        nfc: false,
-        ignore_merges: false,
-        adds_bos: false,
-        class: "GPT2Tokenizer",
-    },
-    PreTokenizer {
-        names: &["gpt-2"],
-        steps: &[Step::Gpt2],
-        nfc: false,
-        ignore_merges: false,
-        adds_bos: false,
-        class: "GPT2Tokenizer",
-    },
-    PreTokenizer {
-        names: &["llama-bpe", "llama3", "llama-v3"],
-        steps: &[Step::Split(LLAMA_3)],
-        nfc: false,
-        ignore_merges: true,
-        adds_bos: true,
-        class: "PreTrainedTokenizerFast",
-    },
-    PreTokenizer {
-        names: &["qwen2", "deepseek-r1-qwen"],
-        steps: &[Step::Split(QWEN_2)],
-        nfc: true,
-        ignore_merges: false,
-        adds_bos: false,
-        class: "Qwen2Tokenizer",
-    },
-    // What llama.cpp does with files that name no way, or "default".
-    PreTokenizer {
-        names: &["default"],
-        steps: &[
-            Step::Split(r"[\p{P}\$\+<=>\^~\|]+"),
-            Step::Gpt2,
-            Step::Split(r"\p{N}+"),
-            Step::Split(r"[0-9][0-9][0-9]"),
-        ],
-        nfc: false,
-        ignore_merges: false,
-        adds_bos: false,
-        class: "PreTrainedTokenizerFast",
-    },
-];
-
-/// GPT-2's expression for places where other cuts follow it.
-const GPT_2: &str = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+";
+use crate::model::{ChatTemplate, TemplateSources};
+use pre::PreTokenizer;
 
 /// Tokens that end an answer whatever `eos_token_id` says, where they are control tokens: instruct models end a turn
 /// with one token and a text with another, and files often name only one of them.
@@ -114,9 +35,21 @@ pub const END_TOKENS: &[&str] = &[
     "</s>",
 ];
 
-/// llama.cpp's `LLAMA_TOKEN_TYPE_CONTROL` and `_USER_DEFINED`.
+/// llama.cpp's `LLAMA_TOKEN_TYPE_NORMAL` and others.
+const NORMAL: i64 = 1;
+const UNKNOWN: i64 = 2;
 const CONTROL: i64 = 3;
 const USER_DEFINED: i64 = 4;
+
+/// How text becomes the vocabulary's tokens.
+#[derive(Debug, Clone, Copy)]
+enum Scheme {
+    Bytes(&'static PreTokenizer),
+    /// Characters, with `▁` for a space. `prefix`: a text begins with a space, as words within it do.
+    Characters {
+        prefix: bool,
+    },
+}
 
 /// The vocabulary of a file, checked.
 #[derive(Debug)]
@@ -124,7 +57,9 @@ pub struct Vocabulary<'g, 'a> {
     tokens: &'g [&'a str],
     kinds: Vec<i64>,
     merges: Vec<(&'a str, &'a str)>,
-    pre: &'static PreTokenizer,
+    scheme: Scheme,
+    /// White space behind a special token goes with it.
+    special_strips: bool,
     adds_bos: bool,
     adds_eos: bool,
     pub bos: Option<usize>,
@@ -133,7 +68,7 @@ pub struct Vocabulary<'g, 'a> {
     unknown: Option<usize>,
     /// Every token that ends an answer, `eos` first.
     pub ends: Vec<usize>,
-    pub chat_template: Option<&'a str>,
+    pub template: Option<TemplateSources>,
 }
 
 impl<'g, 'a> Vocabulary<'g, 'a> {
@@ -141,15 +76,34 @@ impl<'g, 'a> Vocabulary<'g, 'a> {
     pub fn read(gguf: &'g Gguf<'a>, rows: usize) -> Result<Self, ModelError> {
         let missing = |key: &str| GgufError::MissingKey { key: key.to_owned() };
         let model = gguf.string(MODEL_KEY)?.ok_or_else(|| missing(MODEL_KEY))?;
-        if model != "gpt2" {
-            let (found, known) = (model.to_owned(), "\"gpt2\" (byte-level BPE)".to_owned());
-            return Err(ModelError::TokenizerKind { key: MODEL_KEY, found, known });
-        }
-        let name = gguf.string(PRE_KEY)?.unwrap_or("default");
-        let pre = PRE_TOKENIZERS.iter().find(|pre| pre.names.contains(&name)).ok_or_else(|| {
-            let known = PRE_TOKENIZERS.iter().flat_map(|pre| pre.names).copied().collect::<Vec<_>>().join(", ");
-            ModelError::TokenizerKind { key: PRE_KEY, found: name.to_owned(), known }
-        })?;
+        let pre = || {
+            let name = gguf.string(PRE_KEY)?.unwrap_or("default");
+            pre::named(name).ok_or_else(|| ModelError::TokenizerKind {
+                key: PRE_KEY,
+                found: name.to_owned(),
+                known: pre::known(),
+            })
+        };
+        let (scheme, adds_bos) = match model {
+            "gpt2" => match pre()? {
+                pre if pre.characters => (Scheme::Characters { prefix: false }, pre.adds_bos),
+                pre => (Scheme::Bytes(pre), pre.adds_bos),
+            },
+            "llama" => {
+                let prefix = gguf.boolean("tokenizer.ggml.add_space_prefix")?.unwrap_or(true);
+                (Scheme::Characters { prefix }, true)
+            }
+            "gemma4" => (Scheme::Characters { prefix: false }, true),
+            other => {
+                let known = "\"gpt2\" (byte-level BPE), \"llama\" (SentencePiece BPE), \"gemma4\"".to_owned();
+                let found = match other {
+                    "t5" => "t5 (SentencePiece Unigram of encoder-decoder models)",
+                    "bert" => "bert (WordPiece of embedding models)",
+                    other => other,
+                };
+                return Err(ModelError::TokenizerKind { key: MODEL_KEY, found: found.to_owned(), known });
+            }
+        };
 
         let tokens = gguf.strings(TOKENS_KEY)?.ok_or_else(|| missing(TOKENS_KEY))?;
         if tokens.is_empty() || tokens.len() > rows {
@@ -164,13 +118,18 @@ impl<'g, 'a> Vocabulary<'g, 'a> {
             });
         }
         let mut known = HashSet::with_capacity(tokens.len());
-        for (id, token) in tokens.iter().enumerate() {
+        for (id, token) in tokens.iter().enumerate().filter(|(_, token)| !token.is_empty()) {
             if !known.insert(*token) {
                 let (found, problem) = ((*token).to_owned(), "an earlier token has the same text".to_owned());
                 return Err(ModelError::Token { id, name: TOKENS_KEY, found, problem });
             }
         }
-        let merges = read_merges(gguf.strings(MERGES_KEY)?.ok_or_else(|| missing(MERGES_KEY))?, &known)?;
+        let merges = if model == "llama" {
+            let scores = gguf.floats(SCORES_KEY)?.ok_or_else(|| missing(SCORES_KEY))?;
+            sentencepiece::merges(tokens, &scores, |id| kinds[id] == NORMAL)
+        } else {
+            read_merges(gguf.strings(MERGES_KEY)?.ok_or_else(|| missing(MERGES_KEY))?, &known)?
+        };
 
         let token_id = |key: &'static str| -> Result<Option<usize>, ModelError> {
             match gguf.unsigned(key)?.map(|id| (id, usize::try_from(id))) {
@@ -187,7 +146,11 @@ impl<'g, 'a> Vocabulary<'g, 'a> {
         let mut ends: Vec<usize> = eos.into_iter().collect();
         let named = [token_id("tokenizer.ggml.eot_token_id")?, token_id("tokenizer.ggml.eom_token_id")?];
         let by_text = (0..tokens.len()).filter(|id| kinds[*id] == CONTROL && END_TOKENS.contains(&tokens[*id]));
-        for id in named.into_iter().flatten().chain(by_text) {
+        let template = templates(gguf)?;
+        let closing = template.as_ref().and_then(|template| ChatTemplate::new(template, &Value::Null).ok());
+        let closing = closing.map(|template| template.turn_end()).unwrap_or_default();
+        let closing = (0..tokens.len()).find(|id| kinds[*id] == CONTROL && closing.starts_with(tokens[*id]));
+        for id in named.into_iter().flatten().chain(by_text).chain(closing) {
             if !ends.contains(&id) {
                 ends.push(id);
             }
@@ -196,49 +159,62 @@ impl<'g, 'a> Vocabulary<'g, 'a> {
             tokens,
             kinds,
             merges,
-            pre,
-            adds_bos: gguf.boolean("tokenizer.ggml.add_bos_token")?.unwrap_or(pre.adds_bos),
+            scheme,
+            special_strips: strips_behind_special(gguf)?,
+            adds_bos: gguf.boolean("tokenizer.ggml.add_bos_token")?.unwrap_or(adds_bos),
             adds_eos: gguf.boolean("tokenizer.ggml.add_eos_token")?.unwrap_or(false),
             bos: token_id("tokenizer.ggml.bos_token_id")?,
             eos,
             padding: token_id("tokenizer.ggml.padding_token_id")?,
             unknown: token_id("tokenizer.ggml.unknown_token_id")?,
             ends,
-            chat_template: gguf.string("tokenizer.chat_template")?,
+            template,
         })
     }
 
     /// The contents of `tokenizer.json`, in the format of the `tokenizers` library.
     pub fn tokenizer_json(&self) -> Value {
         let added: Vec<Value> = (0..self.tokens.len())
-            .filter(|id| [CONTROL, USER_DEFINED].contains(&self.kinds[*id]))
+            .filter(|id| [UNKNOWN, CONTROL, USER_DEFINED].contains(&self.kinds[*id]) && !self.tokens[*id].is_empty())
             .map(|id| {
                 json!({
-                    "id": id, "content": self.tokens[id], "single_word": false, "lstrip": false, "rstrip": false,
-                    "normalized": false, "special": self.kinds[id] == CONTROL,
+                    "id": id, "content": self.tokens[id], "single_word": false, "lstrip": false,
+                    "rstrip": self.special_strips && ![self.bos, self.unknown, self.padding].contains(&Some(id)),
+                    "normalized": false, "special": self.kinds[id] != USER_DEFINED,
                 })
             })
             .collect();
-        let vocabulary: Map<String, Value> =
-            self.tokens.iter().enumerate().map(|(id, token)| ((*token).to_owned(), json!(id))).collect();
+        let named = self.tokens.iter().enumerate().filter(|(_, token)| !token.is_empty());
+        let vocabulary: Map<String, Value> = named.map(|(id, token)| ((*token).to_owned(), json!(id))).collect();
+        let (normalizer, pre_tokenizer, decoder, ignore_merges) = match self.scheme {
+            Scheme::Bytes(pre) => {
+                let normalizer = if pre.nfc { json!({"type": "NFC"}) } else { Value::Null };
+                (normalizer, pre.json(), byte_level(true), pre.ignore_merges)
+            }
+            Scheme::Characters { prefix } => {
+                (sentencepiece::normalizer(prefix), Value::Null, sentencepiece::decoder(prefix), false)
+            }
+        };
+        let by_characters = matches!(self.scheme, Scheme::Characters { .. });
+        let unknown = self.unknown.filter(|_| by_characters).map(|id| self.tokens[id]);
         json!({
             "version": "1.0",
             "truncation": null,
             "padding": null,
             "added_tokens": added,
-            "normalizer": if self.pre.nfc { json!({"type": "NFC"}) } else { Value::Null },
-            "pre_tokenizer": self.pre.json(),
+            "normalizer": normalizer,
+            "pre_tokenizer": pre_tokenizer,
             "post_processor": self.post_processor(),
-            "decoder": byte_level(true),
+            "decoder": decoder,
             "model": {
                 "type": "BPE",
                 "dropout": null,
-                "unk_token": null,
+                "unk_token": unknown,
                 "continuing_subword_prefix": null,
                 "end_of_word_suffix": null,
-                "fuse_unk": false,
-                "byte_fallback": false,
-                "ignore_merges": self.pre.ignore_merges,
+                "fuse_unk": by_characters,
+                "byte_fallback": by_characters,
+                "ignore_merges": ignore_merges,
                 "vocab": vocabulary,
                 "merges": self.merges,
             },
@@ -281,7 +257,7 @@ impl<'g, 'a> Vocabulary<'g, 'a> {
             // Fifty thousand merges, one a line, help nobody: this one is written compactly.
             tokenizer: self.tokenizer_json().to_string().into_bytes(),
             config: self.config_json(context),
-            template: self.chat_template.map(str::to_owned),
+            template: self.template.clone(),
             special: SpecialTokens { bos: self.bos, padding: self.padding, ends: self.ends.clone() },
         }
     }
@@ -298,7 +274,10 @@ impl<'g, 'a> Vocabulary<'g, 'a> {
             "eos_token": text(self.eos),
             "model_max_length": context,
             "pad_token": text(self.padding),
-            "tokenizer_class": self.pre.class,
+            "tokenizer_class": match self.scheme {
+                Scheme::Bytes(pre) => pre.class(),
+                Scheme::Characters { .. } => "LlamaTokenizer",
+            },
             "unk_token": text(self.unknown),
         })
     }
@@ -309,23 +288,24 @@ const PRE_KEY: &str = "tokenizer.ggml.pre";
 const TOKENS_KEY: &str = "tokenizer.ggml.tokens";
 const KINDS_KEY: &str = "tokenizer.ggml.token_type";
 const MERGES_KEY: &str = "tokenizer.ggml.merges";
+const SCORES_KEY: &str = "tokenizer.ggml.scores";
 
-impl PreTokenizer {
-    fn json(&self) -> Value {
-        let split = |expression: &str| json!({"type": "Split", "pattern": {"Regex": expression}, "behavior": "Isolated", "invert": false});
-        let mut steps = Vec::new();
-        let mut cut_by_byte_level = false;
-        for (index, step) in self.steps.iter().enumerate() {
-            match step {
-                Step::Digits => steps.push(json!({"type": "Digits", "individual_digits": true})),
-                Step::Gpt2 if index + 1 == self.steps.len() => cut_by_byte_level = true,
-                Step::Gpt2 => steps.push(split(GPT_2)),
-                Step::Split(expression) => steps.push(split(expression)),
-            }
-        }
-        steps.push(byte_level(cut_by_byte_level));
-        json!({"type": "Sequence", "pretokenizers": steps})
+/// Phi-3's tokenizer takes white space behind its special tokens with them. GGUF has no place for that, so, as in
+/// llama.cpp, the model's name tells.
+fn strips_behind_special(gguf: &Gguf<'_>) -> Result<bool, GgufError> {
+    let name = gguf.string("general.name")?.unwrap_or_default().to_lowercase();
+    Ok(["phi-3", "phi3"].iter().any(|part| name.contains(part)))
+}
+
+/// The chat template, and those for a purpose, whose names are listed.
+fn templates(gguf: &Gguf<'_>) -> Result<Option<TemplateSources>, GgufError> {
+    let Some(default) = gguf.string("tokenizer.chat_template")? else { return Ok(None) };
+    let mut sources = TemplateSources::from(default);
+    for name in gguf.strings("tokenizer.chat_templates")?.unwrap_or_default() {
+        let template = gguf.string(&format!("tokenizer.chat_template.{name}"))?;
+        sources.named.extend(template.map(|template| ((*name).to_owned(), template.to_owned())));
     }
+    Ok(Some(sources))
 }
 
 fn byte_level(cuts: bool) -> Value {

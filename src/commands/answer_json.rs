@@ -21,10 +21,12 @@ pub fn as_json(answer: &CompleteAnswer, finished: &Finished, engine: &EngineSnap
     });
     json!({
         "text": answer.text,
+        "thinking": (usage.thinking_tokens > 0).then_some(&answer.thinking),
         "finish_reason": reason.name(),
         "usage": {
             "prompt_tokens": usage.prompt_tokens,
             "completion_tokens": usage.completion_tokens,
+            "thinking_tokens": usage.thinking_tokens,
             "reused_tokens": usage.reused_tokens,
             "completion_tokens_by_lane": by_lane,
         },

@@ -9,11 +9,13 @@ use clap::ValueEnum;
 use indicatif::{ProgressBar, ProgressStyle};
 
 use super::fetch::{AfterFetch, FetchDisplay};
+use super::model_name;
 use super::session;
 use crate::builder::npu::{self, LocalLaboratory, NpuBuildOptions, NpuProgress, NpuStage, StageRecord};
 use crate::builder::{self, BuildOptions, BuildStage, CpuPrecision, FourBits};
 use crate::cli::{BuildArgs, BuildTarget, Int4Args, NpuBuildArgs, PrecisionName};
 use crate::config::Settings;
+use crate::hub::Purpose;
 use crate::model::{NpuTarget, Precision};
 use crate::onnx_runtime::{CpuSessionOptions, OnnxRuntime};
 use crate::paths::Paths;
@@ -22,6 +24,7 @@ use crate::paths::Paths;
 const STEPS: u64 = 1000;
 
 pub fn run(args: &BuildArgs) -> anyhow::Result<ExitCode> {
+    let args = &with_source(args)?;
     match (args.target, &args.npu.soc) {
         (BuildTarget::Cpu, _) if args.npu != NpuBuildArgs::default() => {
             bail!("--soc, --chunk, --stop-after and --keep are for --target npu; add that")
@@ -31,6 +34,15 @@ pub fn run(args: &BuildArgs) -> anyhow::Result<ExitCode> {
         (BuildTarget::Npu, None) => bail!("--target npu needs --soc, the chip to compile for"),
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// The same arguments with the path that the source's name leads to.
+fn with_source(args: &BuildArgs) -> anyhow::Result<BuildArgs> {
+    let paths = Paths::discover()?;
+    let default = || session::default_model_source(&paths, &mut FetchDisplay::new(AfterFetch::Exit));
+    // A model is built from what it was trained as, whatever it is built for.
+    let source = model_name::resolve_path(&args.source, Purpose::NpuBuild, &paths, default)?;
+    Ok(BuildArgs { source, ..args.clone() })
 }
 
 fn cpu_precision(args: &BuildArgs) -> anyhow::Result<CpuPrecision> {

@@ -12,6 +12,7 @@ use std::time::Duration;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::builder::{BuildProgress, BuildStage};
+use crate::hub::{PullProgress, PullStage};
 use crate::provision::{Progress, Stage};
 
 /// The exit status that shells give a program ended by Ctrl-C.
@@ -150,6 +151,24 @@ impl FetchDisplay {
             label,
             done: progress.done_bytes,
             total: progress.total_bytes,
+            unit: Unit::Bytes,
+            note: progress.note.as_deref(),
+        });
+        if self.interrupted() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    }
+
+    /// For `hub::PullReport`.
+    pub fn report_pull(&mut self, progress: &PullProgress) -> ControlFlow<()> {
+        let (label, total) = match progress.stage {
+            PullStage::Asking => ("asking the Hub", 0),
+            PullStage::Waiting => ("waiting for another program", 0),
+            PullStage::Verifying => ("reading what is here", progress.total_bytes),
+            PullStage::Downloading => ("downloading", progress.total_bytes),
+        };
+        self.show(&Step {
+            label: format!("{}: {label}", progress.what),
+            done: progress.done_bytes,
+            total,
             unit: Unit::Bytes,
             note: progress.note.as_deref(),
         });

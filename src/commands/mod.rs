@@ -8,6 +8,9 @@ mod chat;
 pub mod fetch;
 mod inspect;
 mod lanes;
+mod model_name;
+mod models;
+mod pull;
 mod rates;
 mod room;
 mod run;
@@ -21,6 +24,7 @@ use std::process::ExitCode;
 use clap::Parser;
 
 use crate::cli::{Cli, Command};
+use crate::hub::HubError;
 use crate::provision::ProvisionError;
 
 pub fn main() -> ExitCode {
@@ -31,7 +35,8 @@ pub fn main() -> ExitCode {
         Err(error) if is_broken_pipe(&error) => ExitCode::from(BROKEN_PIPE),
         Err(error) => {
             eprintln!("ortalk: {error:#}");
-            let cancelled = error.downcast_ref::<ProvisionError>().is_some_and(ProvisionError::is_cancelled);
+            let cancelled = error.downcast_ref::<ProvisionError>().is_some_and(ProvisionError::is_cancelled)
+                || error.downcast_ref::<HubError>().is_some_and(HubError::is_cancelled);
             if cancelled || error.is::<fetch::Interrupted>() { fetch::interrupted() } else { ExitCode::FAILURE }
         }
     }
@@ -51,6 +56,8 @@ fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
         Some(Command::Bench(args)) => bench::run(&args),
         Some(Command::Build(args)) => build::run(&args),
         Some(Command::Inspect(args)) => inspect::run(&args),
+        Some(Command::Models(args)) => models::run(&args),
+        Some(Command::Pull(args)) => pull::run(&args),
         Some(Command::Run(args)) => run::run(args),
         Some(Command::Setup(args)) => setup::run(&args),
         Some(Command::Sys(args)) => sys::run(&args),

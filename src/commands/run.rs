@@ -4,6 +4,8 @@ use std::io::{IsTerminal, Read, Write};
 use std::process::ExitCode;
 
 use anyhow::{Context, bail};
+use crossterm::execute;
+use crossterm::style::{Attribute, Print, SetAttribute};
 
 use super::answer_json;
 use super::fetch::AfterFetch;
@@ -11,7 +13,7 @@ use super::session;
 use crate::cli::RunArgs;
 use crate::engine::{
     ChatMessage, ChatRequest, FinishReason, Finished, GenerationEvent, GenerationStream, LaneChange, LaneId, LaneState,
-    Role, RoutingDecision,
+    Role, RoutingDecision, Usage,
 };
 
 pub fn run(args: RunArgs) -> anyhow::Result<ExitCode> {
@@ -31,9 +33,14 @@ pub fn run(args: RunArgs) -> anyhow::Result<ExitCode> {
             LaneState::Absent { .. } | LaneState::Loading { .. } | LaneState::Ready => {}
         }
     }
+    let objection = prepared.answers.thinking.and_then(|wish| engine.snapshot().thinking.objection(wish));
+    if let Some(objection) = objection {
+        eprintln!("ortalk: {objection}");
+    }
     let turn = ChatMessage::new(Role::User, prompt);
     let request = ChatRequest { stop: args.stop, ..prepared.answers.request([turn]) };
-    let (answer, finished) = follow(engine.submit(request), |text| if args.json { Ok(()) } else { print_now(text) })?;
+    let mut display = Display::new(args.json);
+    let (answer, finished) = follow(engine.submit(request), &mut display)?;
 
     if let FinishReason::Error(reason) = &finished.reason {
         bail!("{reason}");
@@ -44,7 +51,9 @@ pub fn run(args: RunArgs) -> anyhow::Result<ExitCode> {
     }
     print_now("\n")?;
     if let Some(why) = cut(&finished.reason) {
-        eprintln!("ortalk: the answer was cut after {} tokens ({why})", finished.usage.completion_tokens);
+        let Usage { completion_tokens, thinking_tokens, .. } = finished.usage;
+        let thinking = if thinking_tokens == completion_tokens { ", while it was still thinking" } else { "" };
+        eprintln!("ortalk: the answer was cut after {completion_tokens} tokens ({why}){thinking}");
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -83,6 +92,7 @@ fn prompt(argument: Option<&str>) -> anyhow::Result<String> {
 #[derive(Default)]
 pub struct CompleteAnswer {
     pub text: String,
+    pub thinking: String,
     pub routing: Option<RoutingDecision>,
     pub changes: Vec<LaneChange>,
     /// In the order in which they answered.
@@ -90,6 +100,13 @@ pub struct CompleteAnswer {
 }
 
 impl CompleteAnswer {
+    fn take(&mut self, thinking: &str, text: &str, display: &mut Display) -> anyhow::Result<()> {
+        display.show(thinking, text)?;
+        self.thinking.push_str(thinking);
+        self.text.push_str(text);
+        Ok(())
+    }
+
     fn count(&mut self, lane: LaneId) {
         match self.tokens_by_lane.iter_mut().find(|(id, _)| *id == lane) {
             Some((_, tokens)) => *tokens += 1,
@@ -98,23 +115,52 @@ impl CompleteAnswer {
     }
 }
 
-fn follow(
-    mut events: GenerationStream,
-    mut show: impl FnMut(&str) -> anyhow::Result<()>,
-) -> anyhow::Result<(CompleteAnswer, Finished)> {
+/// Where text goes while it comes: the answer to standard output, and thinking to standard error, for people only.
+struct Display {
+    answer: bool,
+    thinking: bool,
+    /// Something of the thinking was shown, and nothing yet of the answer.
+    within_thinking: bool,
+}
+
+impl Display {
+    fn new(json: bool) -> Self {
+        Self { answer: !json, thinking: !json && std::io::stderr().is_terminal(), within_thinking: false }
+    }
+
+    fn show(&mut self, thinking: &str, text: &str) -> anyhow::Result<()> {
+        if self.thinking && !thinking.is_empty() {
+            self.within_thinking = true;
+            // A model's text may hold commands for the terminal.
+            let shown: String = thinking.chars().filter(|c| !c.is_control() || matches!(c, '\n' | '\t')).collect();
+            // Where it cannot be shown, the answer can still be.
+            let _ =
+                execute!(std::io::stderr(), SetAttribute(Attribute::Dim), Print(shown), SetAttribute(Attribute::Reset));
+        }
+        if self.answer && !text.is_empty() {
+            self.end_thinking();
+            print_now(text)?;
+        }
+        Ok(())
+    }
+
+    fn end_thinking(&mut self) {
+        if std::mem::take(&mut self.within_thinking) {
+            eprint!("\n\n");
+        }
+    }
+}
+
+fn follow(mut events: GenerationStream, display: &mut Display) -> anyhow::Result<(CompleteAnswer, Finished)> {
     let mut answer = CompleteAnswer::default();
     while let Some(event) = events.blocking_recv() {
         match event {
             GenerationEvent::Routed(decision) => answer.routing = Some(decision),
             GenerationEvent::Token(token) => {
-                show(&token.text)?;
-                answer.text.push_str(&token.text);
+                answer.take(&token.thinking, &token.text, display)?;
                 answer.count(token.lane);
             }
-            GenerationEvent::TrailingText(text) => {
-                show(&text)?;
-                answer.text.push_str(&text);
-            }
+            GenerationEvent::TrailingText { thinking, text } => answer.take(&thinking, &text, display)?,
             GenerationEvent::ContextTrimmed(trim) => eprintln!(
                 "ortalk: {} of {} prompt tokens were kept: the context holds {}",
                 trim.tokens_after, trim.tokens_before, trim.context_limit
@@ -125,7 +171,10 @@ fn follow(
                 answer.changes.push(change);
             }
             GenerationEvent::PrefillProgress(_) => {}
-            GenerationEvent::Finished(finished) => return Ok((answer, finished)),
+            GenerationEvent::Finished(finished) => {
+                display.end_thinking();
+                return Ok((answer, finished));
+            }
         }
     }
     bail!("the engine stopped without finishing the answer")

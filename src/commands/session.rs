@@ -10,12 +10,14 @@ use clap::ValueEnum;
 
 use super::fetch::{AfterFetch, FetchDisplay};
 use super::lanes::{self, LaneParts, NpuParts};
+use super::model_name::{self, Named};
 use super::rates::Rates;
 use super::room::Room;
 use crate::builder::{self, BuildOptions, SamplingDefaults};
 use crate::cli::ChatArgs;
 use crate::config::Settings;
 use crate::engine::{AnswerSettings, Engine, EngineOptions, LaneId, LaneSource, Policy, RatesListener, Sampling};
+use crate::hub::Purpose;
 use crate::log_file;
 use crate::model::{ModelFolder, read_config};
 use crate::onnx_runtime::{LogSink, OnnxRuntime};
@@ -82,6 +84,7 @@ impl Prepared {
     pub fn engine(&self, runtime: OnnxRuntime, only: Option<LaneId>) -> anyhow::Result<Engine> {
         let log = log_sink(&self.paths.log_file());
         let model = Arc::new(ModelFolder::open(&self.model)?);
+        model.notes.iter().for_each(|note| log(&format!("'{}': {note}", self.model.display())));
         let beside = self.library.parent().map(Path::to_path_buf);
         let folders: Vec<PathBuf> = beside.into_iter().chain([self.paths.libraries()]).collect();
         let parts = LaneParts {
@@ -166,29 +169,22 @@ pub fn model(
     paths: &Paths,
     display: &mut FetchDisplay,
 ) -> anyhow::Result<PathBuf> {
-    let Some(named) = argument.or(settings.model.as_deref()) else {
-        let source = provision::ensure_default_model_source(paths, &mut |progress| display.report(progress))?;
-        let options = BuildOptions {
-            name: Some(DEFAULT_MODEL_NAME.to_string()),
-            sampling: Some(DEFAULT_MODEL_SAMPLING),
-            ..BuildOptions::default()
-        };
-        return Ok(builder::cached(&source.path, &paths.models(), &options, &mut |progress| {
-            display.report_build(DEFAULT_MODEL_NAME, progress);
-        })?);
-    };
     let by = || match argument {
         Some(_) => "--model".to_string(),
         None => format!("model in '{}'", paths.settings_file().display()),
     };
-    if named.is_dir() && !builder::is_checkpoint(named) {
-        return Ok(named.to_path_buf());
+    let named = match argument.or(settings.model.as_deref()) {
+        Some(named) => {
+            model_name::resolve(named, Purpose::Cpu, paths).with_context(|| format!("{} cannot be found", by()))?
+        }
+        None => Named::Default,
+    };
+    let Named::Path(named) = named else { return default_model(paths, display) };
+    if is_ready(&named) {
+        return Ok(named);
     }
-    if !named.exists() {
-        bail!("{} names '{}', but there is no such file or folder", by(), named.display());
-    }
-    let name = builder::name(named);
-    builder::cached(named, &paths.models(), &BuildOptions::default(), &mut |progress| {
+    let name = builder::name(&named);
+    builder::cached(&named, &paths.models(), &BuildOptions::default(), &mut |progress| {
         display.report_build(&name, progress)
     })
     .with_context(|| {
@@ -200,6 +196,36 @@ pub fn model(
     })
 }
 
+/// The default model's folder, fetched and built where it is not there.
+fn default_model(paths: &Paths, display: &mut FetchDisplay) -> anyhow::Result<PathBuf> {
+    let source = default_model_source(paths, display)?;
+    let options = BuildOptions {
+        name: Some(DEFAULT_MODEL_NAME.to_string()),
+        sampling: Some(DEFAULT_MODEL_SAMPLING),
+        ..BuildOptions::default()
+    };
+    Ok(builder::cached(&source, &paths.models(), &options, &mut |progress| {
+        display.report_build(DEFAULT_MODEL_NAME, progress);
+    })?)
+}
+
+/// The default model's GGUF file, fetched where it is not there.
+pub fn default_model_source(paths: &Paths, display: &mut FetchDisplay) -> anyhow::Result<PathBuf> {
+    Ok(provision::ensure_default_model_source(paths, &mut |progress| display.report(progress))?.path)
+}
+
+/// Whether the model is opened as it is, and not built first: a model folder, a folder of Optimum's, or one graph of it.
+fn is_ready(path: &Path) -> bool {
+    let is_graph = path.extension().is_some_and(|extension| extension == "onnx");
+    let has_graphs_alone = || path.join("onnx").is_dir() && !has_safetensors(path);
+    if path.is_dir() { !builder::is_checkpoint(path) || has_graphs_alone() } else { is_graph }
+}
+
+fn has_safetensors(folder: &Path) -> bool {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    entries.map(|entry| entry.path()).any(|path| path.extension().is_some_and(|extension| extension == "safetensors"))
+}
+
 /// The GGUF file or checkpoint folder of the model to chat with, as far as there is one.
 pub fn model_source(
     argument: Option<&Path>,
@@ -207,12 +233,17 @@ pub fn model_source(
     paths: &Paths,
     display: &mut FetchDisplay,
 ) -> anyhow::Result<Option<PathBuf>> {
-    match argument.or(settings.model.as_deref()) {
-        Some(named) => Ok((named.is_file() || builder::is_checkpoint(named)).then(|| named.to_path_buf())),
-        None => {
-            let source = provision::ensure_default_model_source(paths, &mut |progress| display.report(progress))?;
-            Ok(Some(source.path))
-        }
+    let named = match argument.or(settings.model.as_deref()) {
+        // What is chatted with may lack a source to build from; that is no error here.
+        Some(named) => match model_name::resolve(named, Purpose::NpuBuild, paths) {
+            Ok(named) => named,
+            Err(_) => return Ok(None),
+        },
+        None => Named::Default,
+    };
+    match named {
+        Named::Path(path) => Ok((!is_ready(&path)).then_some(path)),
+        Named::Default => default_model_source(paths, display).map(Some),
     }
 }
 
@@ -236,6 +267,7 @@ fn answer_settings(args: &ChatArgs, settings: &Settings, suggested: &Sampling) -
         system: args.system.clone().or(settings.system.clone()),
         sampling,
         max_tokens: max_tokens.unwrap_or(DEFAULT_MAX_TOKENS),
+        thinking: args.think.or(settings.think),
         policy: args.policy.map_or_else(|| policy(settings.policy.as_deref()), Ok)?,
         lane: args.lane,
     })

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 
 use super::fetch::end_now;
 use crate::cli::WorkerTask;
-use crate::{decoder, onnx_runtime};
+use crate::{builder, decoder, onnx_runtime};
 
 pub fn run(task: WorkerTask) -> anyhow::Result<ExitCode> {
     let mut request = String::new();
@@ -17,6 +17,7 @@ pub fn run(task: WorkerTask) -> anyhow::Result<ExitCode> {
     match task {
         WorkerTask::Lane => decoder::serve_lane(&request)?,
         WorkerTask::Compile => onnx_runtime::serve_compile(&request)?,
+        WorkerTask::Judge => builder::npu::serve_judge(&request)?,
         WorkerTask::Probe => onnx_runtime::serve_probe(&request)?,
     }
     Ok(ExitCode::SUCCESS)

@@ -18,6 +18,12 @@ pub struct EndNames {
     pub output: String,
 }
 
+impl EndNames {
+    pub fn new(graph: &str, input: &str, output: &str) -> Self {
+        Self { graph: graph.to_owned(), input: input.to_owned(), output: output.to_owned() }
+    }
+}
+
 /// Token ids (int64 or int32 `[1, n]`) to hidden states (float32 `[1, n, hidden]`).
 pub struct Embeddings {
     end: End,

@@ -72,7 +72,7 @@ impl PlainDecoder {
             .map_err(|error| DecodeError::File { path: path.clone(), what: error.to_string() })?;
         let contract =
             Contract::of(&outline, model).map_err(|what| DecodeError::Graph { graph: graph.clone(), what })?;
-        let session = runtime.cpu_session(&path, options.session)?;
+        let session = runtime.cpu_session_with(&path, options.session, &model.decoder.session_options)?;
         let mut binding = session.create_binding().map_err(DecodeError::run)?;
         let cache =
             Cache::new(contract.kind, &contract.cache, options.context, &mut binding).map_err(DecodeError::run)?;

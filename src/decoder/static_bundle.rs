@@ -60,28 +60,31 @@ impl StaticDecoder {
         npu_session: &dyn Fn(&Path) -> Result<Session, RuntimeError>,
     ) -> Result<Self, DecodeError> {
         let files = &bundle.files;
-        let names = |graph: &str, input: &str, output: &str| EndNames {
-            graph: graph.to_owned(),
-            input: input.to_owned(),
-            output: output.to_owned(),
-        };
         let embeddings = Embeddings::new(
             runtime.cpu_session(&folder.join(&files.embeddings), ends)?,
-            names(&files.embeddings, "input_ids", "hidden_states"),
+            EndNames::new(&files.embeddings, "input_ids", "hidden_states"),
             bundle.hidden,
         )?;
-        let head = LanguageHead::new(
-            runtime.cpu_session(&folder.join(&files.lm_head), ends)?,
-            names(&files.lm_head, "output_hidden_states", "logits"),
-            bundle.hidden,
-            bundle.vocabulary,
-        )?;
+        let head = Self::head_of(runtime, folder, &bundle, ends)?;
         let cache = Cache::new(&bundle, folder)?;
         let graph = |file: &str, tokens: usize| {
             StaticGraph::new(npu_session(&folder.join(file))?, file, tokens, &bundle, &cache)
         };
         let (prefill, decode) = (graph(&files.prefill, bundle.chunk)?, graph(&files.decode, 1)?);
         Ok(Self { bundle, embeddings, prefill, decode, head, cache, position: 0, logits: Vec::new(), rows: Vec::new() })
+    }
+
+    /// The graph from hidden states to logits alone.
+    pub fn head_of(
+        runtime: &OnnxRuntime,
+        folder: &Path,
+        bundle: &NpuBundle,
+        options: CpuSessionOptions,
+    ) -> Result<LanguageHead, DecodeError> {
+        let file = &bundle.files.lm_head;
+        let session = runtime.cpu_session(&folder.join(file), options)?;
+        let names = EndNames::new(file, "output_hidden_states", "logits");
+        LanguageHead::new(session, names, bundle.hidden, bundle.vocabulary)
     }
 
     pub fn bundle(&self) -> &NpuBundle {
@@ -96,12 +99,7 @@ impl StaticDecoder {
         }
     }
 
-    /// The graph from hidden states to logits.
-    pub fn head(&mut self) -> &mut LanguageHead {
-        &mut self.head
-    }
-
-    /// The same, without all the rest.
+    /// The graph from hidden states to logits, without all the rest.
     pub fn into_head(self) -> LanguageHead {
         self.head
     }

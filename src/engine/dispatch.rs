@@ -18,6 +18,7 @@ use super::lanes::Lanes;
 use super::prompt::{self, PromptError};
 use super::request::{ChatRequest, MeasureRequest, MeasuredPrompt, Sampling};
 use super::route::{Policy, Rule};
+use super::thinking::ThinkingSplitter;
 use crate::model::ModelFolder;
 
 pub struct Submission {
@@ -66,7 +67,7 @@ fn prepare(
     submitted: Instant,
     events: UnboundedSender<GenerationEvent>,
 ) -> Result<Routed, EngineError> {
-    let full = prompt::tokenize(folder, &request.messages)?;
+    let full = prompt::tokenize(folder, &request.messages, request.thinking)?;
     let mut decision = lanes.decide(&full, request.max_tokens, request.policy, request.lane)?;
     let (lane, limit) = (decision.lane, decision.context_limit);
 
@@ -76,7 +77,7 @@ fn prepare(
     let longer = decision.rejected.iter().any(|other| other.context_limit > limit);
     let moves = longer && !matches!(decision.rule, Rule::Requested | Rule::OnlyReady | Rule::LongestContext);
     if !moves {
-        let tokenize = |messages: &[_]| prompt::tokenize(folder, messages);
+        let tokenize = |messages: &[_]| prompt::tokenize(folder, messages, request.thinking);
         let fitted = prompt::fit(&request.messages, tokens, limit, request.max_tokens, tokenize);
         let fitted = fitted.map_err(|error| match (error, request.lane) {
             (error @ PromptError::TooLong { .. }, Some(lane)) => EngineError::RequestedTooShort { lane, error },
@@ -95,6 +96,7 @@ fn prepare(
         let _ = events.send(GenerationEvent::ContextTrimmed(trim));
     }
     let request = Request {
+        thinking: ThinkingSplitter::after(folder, &tokens).map_err(PromptError::from)?,
         prompt: tokens,
         sampling: request.sampling,
         max_tokens: request.max_tokens,
@@ -115,7 +117,7 @@ fn prepare_measured(
     events: UnboundedSender<GenerationEvent>,
 ) -> Result<Routed, EngineError> {
     let (tokens, one_pass) = match request.prompt {
-        MeasuredPrompt::Conversation(messages) => (prompt::tokenize(folder, &messages)?, false),
+        MeasuredPrompt::Conversation(messages) => (prompt::tokenize(folder, &messages, None)?, false),
         MeasuredPrompt::Pass(tokens) => (tokens, true),
     };
     if tokens.is_empty() {
@@ -132,6 +134,7 @@ fn prepare_measured(
         sampling: Sampling::GREEDY,
         max_tokens: request.tokens,
         stop: Vec::new(),
+        thinking: ThinkingSplitter::off(),
         pinned: true,
         measure: Some(Measure { one_pass }),
         submitted,

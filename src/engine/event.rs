@@ -18,7 +18,10 @@ pub enum GenerationEvent {
     Token(Token),
     /// Text that was held back, as a possible stop text or an incomplete character, until the answer ended. It belongs
     /// to tokens that were reported already.
-    TrailingText(String),
+    TrailingText {
+        thinking: String,
+        text: String,
+    },
     /// The answer goes on in another lane, which runs prompt and answer so far again: more `PrefillProgress` follows.
     LaneChanged(LaneChange),
     /// Always the last event.
@@ -60,8 +63,13 @@ pub struct PrefillProgress {
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct Token {
-    /// Empty while a character or a possible stop text is not complete.
+    /// What it adds to the answer. Empty while a character or a possible stop text is not complete, and while the model
+    /// thinks.
     pub text: String,
+    /// What it adds to the thinking, which comes before the answer.
+    pub thinking: String,
+    /// It is part of the thinking, whose markers are not among its text.
+    pub thinks: bool,
     pub id: u32,
     /// When the token was chosen, on the lane's own thread.
     pub at: Instant,
@@ -110,6 +118,8 @@ pub struct Usage {
     /// All tokens of the prompt, the reused ones included.
     pub prompt_tokens: usize,
     pub completion_tokens: usize,
+    /// Those among them that are thinking, with its markers.
+    pub thinking_tokens: usize,
     /// Prompt tokens whose keys and values an earlier turn had left in the cache.
     pub reused_tokens: usize,
 }

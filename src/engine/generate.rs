@@ -136,7 +136,7 @@ fn run(
     };
     loop {
         let at = Instant::now();
-        if job.measure.is_none() && folder.config.model.eos_token_id.0.contains(&next) {
+        if job.measure.is_none() && folder.ends.contains(&next) {
             return finished(FinishReason::Stop);
         }
         measured.token_latencies.extend(last.replace(at).map(|last| at.duration_since(last)));

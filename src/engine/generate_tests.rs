@@ -34,7 +34,7 @@ fn run_job(
     while let Ok(event) = received.try_recv() {
         match event {
             GenerationEvent::Token(token) => pieces.push(token.text),
-            GenerationEvent::TrailingText(text) => pieces.push(format!("+{text}")),
+            GenerationEvent::TrailingText { text, .. } => pieces.push(format!("+{text}")),
             GenerationEvent::Finished(end) => finished = Some(end),
             _ => {}
         }
@@ -54,7 +54,7 @@ fn an_answer_ends_at_the_end_token() {
     let (pieces, finished) = answer(&mut lane(ScriptedDecoder::new(&script("Hi!"), 64)), "Hello", 10, &[]);
     assert_eq!(pieces, ["H", "i", "!"]);
     assert_eq!(finished.reason, FinishReason::Stop);
-    assert_eq!(finished.usage, Usage { prompt_tokens: 5, completion_tokens: 3, reused_tokens: 0 });
+    assert_eq!(finished.usage, Usage { prompt_tokens: 5, completion_tokens: 3, reused_tokens: 0, ..Usage::default() });
     assert_eq!(finished.timings.token_latencies.len(), 2);
     assert!(finished.timings.ttft.is_some());
 }
@@ -100,7 +100,10 @@ fn a_second_turn_reuses_the_first() {
     answer(&mut lane, "first question", 10, &[]);
     // "first question" and "ok" are in the cache.
     let (_, finished) = answer(&mut lane, "first questionok, and more", 10, &[]);
-    assert_eq!(finished.usage, Usage { prompt_tokens: 26, completion_tokens: 2, reused_tokens: 16 });
+    assert_eq!(
+        finished.usage,
+        Usage { prompt_tokens: 26, completion_tokens: 2, reused_tokens: 16, ..Usage::default() }
+    );
     assert_eq!(finished.timings.prefill_tokens, 10);
 }
 
@@ -234,7 +237,10 @@ fn measured_work_reuses_nothing_and_ends_at_its_length() {
             let (_, _, finished) = run_job(&mut lane, job, &mut received);
             let finished = finished.unwrap();
             assert_eq!(finished.reason, FinishReason::Length);
-            assert_eq!(finished.usage, Usage { prompt_tokens: 10, completion_tokens: 5, reused_tokens: 0 });
+            assert_eq!(
+                finished.usage,
+                Usage { prompt_tokens: 10, completion_tokens: 5, reused_tokens: 0, ..Usage::default() }
+            );
             assert_eq!(counted.swap(0, Ordering::Relaxed), passes);
             let Timings { ttft, model_ttft, prefill, .. } = finished.timings;
             assert!(prefill <= model_ttft.unwrap() && model_ttft <= ttft);

@@ -55,6 +55,7 @@ fn request(lane: Option<LaneId>) -> ChatRequest {
         sampling: Sampling::GREEDY,
         max_tokens: 60,
         stop: Vec::new(),
+        thinking: None,
         policy: Policy::Npu,
         lane,
     }
@@ -88,7 +89,7 @@ fn follow(mut stream: GenerationStream) -> Answer {
                 Vec::push(&mut tokens, (token.id, token.lane));
                 String::push_str(&mut text, &token.text);
             }
-            GenerationEvent::TrailingText(piece) => text.push_str(&piece),
+            GenerationEvent::TrailingText { text: piece, .. } => text.push_str(&piece),
             GenerationEvent::LaneChanged(change) => Vec::push(&mut changes, change),
             GenerationEvent::PrefillProgress(done) => Vec::push(&mut progress, done),
             GenerationEvent::ContextTrimmed(_) => {}
@@ -135,7 +136,7 @@ fn an_answer_that_outgrows_its_lane_goes_on_as_if_in_one() {
         // The new lane runs prompt and answer so far.
         assert_eq!(moved.progress.last(), Some(&PrefillProgress { done: 41, total: 41, reused: 0 }));
         let Finished { usage, timings, .. } = moved.finished;
-        assert_eq!(usage, Usage { prompt_tokens: PROMPT, completion_tokens: 60, reused_tokens: 0 });
+        assert_eq!(usage, Usage { prompt_tokens: PROMPT, completion_tokens: 60, ..Usage::default() });
         assert_eq!((timings.prefill_tokens, timings.token_latencies.len()), (PROMPT, 59));
         assert!(timings.ttft.is_some());
     }

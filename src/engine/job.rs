@@ -10,6 +10,7 @@ use super::lane::LaneId;
 use super::request::Sampling;
 use super::sampler::Sampler;
 use super::text::{Detokenizer, StopMatcher};
+use super::thinking::{Parts, ThinkingSplitter};
 use crate::model::Tokenizer;
 
 /// A request that was routed, templated and tokenized.
@@ -18,6 +19,8 @@ pub struct Request {
     pub sampling: Sampling,
     pub max_tokens: usize,
     pub stop: Vec<String>,
+    /// Where the answer's text begins.
+    pub thinking: ThinkingSplitter,
     /// The request named its lane: the answer begins and ends there.
     pub pinned: bool,
     pub measure: Option<Measure>,
@@ -44,18 +47,20 @@ pub struct Job {
     pub usage: Usage,
     pub timings: Timings,
     detokenizer: Detokenizer,
+    thinking: ThinkingSplitter,
     stops: StopMatcher,
     last_token: Option<Instant>,
 }
 
 impl Job {
     pub fn new(request: Request) -> Self {
-        let Request { prompt, sampling, max_tokens, stop, pinned, measure, submitted, events } = request;
+        let Request { prompt, sampling, max_tokens, stop, thinking, pinned, measure, submitted, events } = request;
         Self {
             sampler: Sampler::new(sampling, &prompt),
             usage: Usage { prompt_tokens: prompt.len(), ..Usage::default() },
             timings: Timings::default(),
             detokenizer: Detokenizer::default(),
+            thinking,
             stops: StopMatcher::new(&stop),
             last_token: None,
             prompt,
@@ -90,13 +95,20 @@ impl Job {
     pub fn push(&mut self, token: u32, at: Instant, lane: LaneId, tokenizer: &Tokenizer) -> Result<bool, String> {
         self.sampler.observe(token);
         let text = self.detokenizer.push(tokenizer, token).map_err(|error| error.to_string())?;
-        let released = self.stops.push(&text);
+        let thought = self.thinking.is_thinking();
+        let Parts { thinking, answer } = self.thinking.push(self.thinking.hidden_marker(token).unwrap_or(&text));
+        let thinks = thought || self.thinking.is_thinking();
+        let released = self.stops.push(&answer);
         match self.last_token.replace(at) {
             None => self.timings.ttft = Some(at.duration_since(self.submitted)),
             Some(last) => self.timings.token_latencies.push(at.duration_since(last)),
         }
         self.usage.completion_tokens += 1;
-        self.send(GenerationEvent::Token(Token { text: released.text, id: token, at, lane }));
+        if thinks {
+            // It begins with the answer's first token, whose marker may have taken several.
+            self.usage.thinking_tokens = self.usage.completion_tokens;
+        }
+        self.send(GenerationEvent::Token(Token { text: released.text, thinking, thinks, id: token, at, lane }));
         Ok(released.stopped)
     }
 
@@ -115,10 +127,12 @@ impl Job {
 
     fn release_held(&mut self, tokenizer: &Tokenizer) -> Result<(), String> {
         let incomplete = self.detokenizer.finish(tokenizer).map_err(|error| error.to_string())?;
-        let released = self.stops.push(&incomplete);
+        let (last, held) = (self.thinking.push(&incomplete), self.thinking.finish());
+        let released = self.stops.push(&(last.answer + &held.answer));
         let text = if released.stopped { released.text } else { released.text + &self.stops.finish() };
-        if !text.is_empty() {
-            self.send(GenerationEvent::TrailingText(text));
+        let thinking = last.thinking + &held.thinking;
+        if !text.is_empty() || !thinking.is_empty() {
+            self.send(GenerationEvent::TrailingText { thinking, text });
         }
         Ok(())
     }

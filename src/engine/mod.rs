@@ -21,6 +21,7 @@ mod sampler;
 #[cfg(test)]
 pub(crate) mod testing;
 mod text;
+mod thinking;
 mod worker;
 
 use std::sync::Arc;
@@ -92,7 +93,30 @@ pub struct EngineSnapshot {
     pub architecture: String,
     /// Size of the weights on disk, in bytes.
     pub weight_bytes: u64,
+    pub thinking: ThinkingChoice,
     pub lanes: Vec<LaneStatus>,
+}
+
+/// What there is to choose of a model's thinking.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ThinkingChoice {
+    /// It does not think before it answers.
+    Never,
+    /// It does, or decides for itself; nobody can tell it to.
+    ByItself,
+    /// As it is told.
+    Switchable,
+}
+
+impl ThinkingChoice {
+    /// What to tell people whose wish changes nothing.
+    pub fn objection(self, wish: bool) -> Option<&'static str> {
+        match (self, wish) {
+            (Self::Never, true) => Some("this model does not think before it answers"),
+            (Self::ByItself, _) => Some("this model decides for itself whether it thinks"),
+            (Self::Never, false) | (Self::Switchable, _) => None,
+        }
+    }
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -175,13 +199,18 @@ impl Engine {
             model: self.inner.folder.name.clone(),
             architecture: self.inner.folder.config.model.architecture.clone(),
             weight_bytes: self.inner.weight_bytes,
+            thinking: match &self.inner.folder.thinking {
+                None => ThinkingChoice::Never,
+                Some(thinking) if thinking.switchable => ThinkingChoice::Switchable,
+                Some(_) => ThinkingChoice::ByItself,
+            },
             lanes: self.inner.lanes.statuses(),
         }
     }
 
     /// What the router would decide for this conversation now, without running anything.
     pub fn preview(&self, request: &ChatRequest) -> Result<RoutingDecision, EngineError> {
-        let prompt = prompt::tokenize(&self.inner.folder, &request.messages)?;
+        let prompt = prompt::tokenize(&self.inner.folder, &request.messages, request.thinking)?;
         Ok(self.inner.lanes.decide(&prompt, request.max_tokens, request.policy, request.lane)?)
     }
 
@@ -197,7 +226,7 @@ impl Engine {
 
     /// The conversation as a prompt's tokens, ending where the answer begins.
     pub fn tokenize(&self, messages: &[ChatMessage]) -> Result<Vec<u32>, EngineError> {
-        Ok(prompt::tokenize(&self.inner.folder, messages)?)
+        Ok(prompt::tokenize(&self.inner.folder, messages, None)?)
     }
 
     fn ask(&self, request: Asked) -> GenerationStream {

@@ -3,7 +3,7 @@
 
 use super::event::ContextTrim;
 use super::request::{ChatMessage, Role};
-use crate::model::{ModelFolder, TemplateError, TemplateMessage, TokenizerError};
+use crate::model::{ModelFolder, TemplateError, TemplateInputs, TokenizerError};
 
 #[derive(Debug, thiserror::Error)]
 pub enum PromptError {
@@ -24,22 +24,29 @@ pub struct Prompt {
 }
 
 /// The whole conversation in tokens, ending where the answer begins.
-pub fn tokenize(folder: &ModelFolder, messages: &[ChatMessage]) -> Result<Vec<u32>, PromptError> {
+pub fn tokenize(
+    folder: &ModelFolder,
+    messages: &[ChatMessage],
+    thinking: Option<bool>,
+) -> Result<Vec<u32>, PromptError> {
     if messages.is_empty() {
         return Err(PromptError::NoMessage);
     }
-    let messages: Vec<TemplateMessage<'_>> = messages
-        .iter()
-        .map(|message| TemplateMessage {
-            role: match message.role {
-                Role::System => "system",
-                Role::User => "user",
-                Role::Assistant => "assistant",
-            },
-            content: &message.content,
-        })
-        .collect();
-    Ok(folder.tokenizer.encode(&folder.template.render(&messages, true)?)?)
+    let messages = messages.iter().map(|message| {
+        let role = match message.role {
+            Role::System => "system",
+            Role::User => "user",
+            Role::Assistant => "assistant",
+        };
+        serde_json::json!({"role": role, "content": message.content})
+    });
+    let inputs = TemplateInputs {
+        messages: messages.collect(),
+        thinking,
+        add_generation_prompt: true,
+        ..TemplateInputs::default()
+    };
+    Ok(folder.tokenizer.encode(&folder.template.render_inputs(&inputs)?)?)
 }
 
 /// Leaves out the oldest turns until prompt and answer fit into `limit` tokens. `full` is the whole conversation's

@@ -74,8 +74,11 @@ pub struct ChatRequest {
     pub sampling: Sampling,
     /// The longest answer, in tokens.
     pub max_tokens: usize,
-    /// Texts that end the answer; they are not part of it.
+    /// Texts that end the answer; they are not part of it. Thinking is not searched for them.
     pub stop: Vec<String>,
+    /// Whether the model thinks before it answers; `None` leaves it to its chat template. Models that know no such
+    /// choice answer as they always do.
+    pub thinking: Option<bool>,
     /// How the router chooses.
     pub policy: Policy,
     /// The user's override of the router: this lane answers from the first token to the last, or nobody does.
@@ -109,6 +112,8 @@ pub struct AnswerSettings {
     pub sampling: Sampling,
     /// The longest answer, in tokens.
     pub max_tokens: usize,
+    /// Whether the model thinks before it answers; `None` leaves it to the model.
+    pub thinking: Option<bool>,
     pub policy: Policy,
     /// The user's override of the router.
     pub lane: Option<LaneId>,
@@ -123,6 +128,7 @@ impl AnswerSettings {
             sampling: self.sampling.clone(),
             max_tokens: self.max_tokens,
             stop: Vec::new(),
+            thinking: self.thinking,
             policy: self.policy,
             lane: self.lane,
         }

@@ -11,6 +11,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use super::event::GenerationEvent;
 use super::job::{Job, Request};
 use super::request::Sampling;
+use super::thinking::ThinkingSplitter;
 use crate::decoder::{DecodeError, Decoder};
 use crate::model::ModelFolder;
 
@@ -61,6 +62,7 @@ pub fn job_with(
         sampling,
         max_tokens,
         stop: stop.iter().map(|stop| stop.to_string()).collect(),
+        thinking: ThinkingSplitter::off(),
         pinned,
         measure: None,
         submitted: Instant::now(),

@@ -1,5 +1,6 @@
 //! Tokens to text while they come: characters are never cut in two, and stop texts never get through.
 
+use super::thinking::possible_start;
 use crate::model::{Tokenizer, TokenizerError};
 
 /// Turns tokens into text piece by piece. A token may end inside of a character; its text then waits for the next one.
@@ -85,13 +86,7 @@ impl StopMatcher {
 
     /// The length of the longest end of the held text that a stop text begins with, in bytes.
     fn possible_start(&self) -> usize {
-        let longest = |stop: &String| {
-            (1..stop.len())
-                .rev()
-                .find(|length| stop.is_char_boundary(*length) && self.held.ends_with(&stop[..*length]))
-                .unwrap_or(0)
-        };
-        self.stops.iter().map(longest).max().unwrap_or(0)
+        self.stops.iter().map(|stop| possible_start(&self.held, stop)).max().unwrap_or(0)
     }
 }
 

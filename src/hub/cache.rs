@@ -21,10 +21,6 @@ use super::progress::{Meter, PullStage};
 use super::settings::HubSettings;
 use crate::disk;
 
-/// Tells backup programs that everything here can be fetched again; the first line is the standard's.
-const CACHE_TAG: &str = "Signature: 8a477f597d28d172789f06886806bc55\n\
-    # This is a cache of models from the Hugging Face Hub; see https://bford.info/cachedir/\n";
-
 /// The part of the cache that one repository has.
 #[derive(Debug, Clone)]
 pub struct RepoCache {
@@ -95,11 +91,6 @@ impl RepoCache {
                 Fault::Cache { problem, .. } => Fault::Cache { folder: self.cache.clone(), problem },
                 other => other,
             })?;
-        }
-        let tag = self.cache.join("CACHEDIR.TAG");
-        if !tag.exists() {
-            // A cache without it is as good.
-            let _ = fs::write(tag, CACHE_TAG);
         }
         Ok(())
     }

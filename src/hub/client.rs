@@ -30,6 +30,9 @@ const LONGEST_LIST: usize = 64 << 20;
 /// A try that brought less counts as one that brought nothing: a server that sends a byte at a time would go on for ever.
 const ENOUGH_TO_GO_ON: u64 = 1 << 16;
 
+/// Takes bytes, or `None` where the file begins anew; gives how many are here now.
+pub type Sink<'f> = &'f mut dyn FnMut(Option<&[u8]>, &mut Meter<'_>) -> Result<u64, Fault>;
+
 pub struct Client {
     pub settings: HubSettings,
     agent: Agent,
@@ -148,8 +151,6 @@ impl Client {
     }
 
     /// Passes a file's bytes from `have` on to `sink`, until the server has sent all of them; what it sends is not checked.
-    ///
-    /// `sink` gets `None` where the server begins the file anew, and gives the bytes that are here now.
     pub fn download(
         &self,
         repo: &RepoId,
@@ -157,7 +158,7 @@ impl Client {
         file: (&str, u64),
         mut have: u64,
         meter: &mut Meter<'_>,
-        sink: &mut dyn FnMut(Option<&[u8]>, &mut Meter<'_>) -> Result<u64, Fault>,
+        sink: Sink<'_>,
     ) -> Result<(), Fault> {
         let (path, total) = file;
         let url = self.file_url(repo, commit, path);

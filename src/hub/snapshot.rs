@@ -218,7 +218,8 @@ fn name_of(entry: &fs::DirEntry) -> Option<String> {
     entry.file_name().into_string().ok()
 }
 
-#[cfg(all(test, unix))]
+#[cfg(test)]
+#[cfg(unix)]
 mod tests {
     use super::super::settings::tests::settings_in;
     use super::*;

@@ -102,6 +102,9 @@ pub fn agent(settings: &HubSettings) -> Agent {
         .new_agent()
 }
 
+/// Gets an answer's bytes as they come.
+pub type Take<'f> = &'f mut dyn FnMut(&[u8], &mut Meter<'_>) -> Result<(), Fault>;
+
 /// Runs one exchange; `take` gets the bytes of an answer that `accept` did not refuse.
 pub fn exchange(
     agent: &Agent,
@@ -109,7 +112,7 @@ pub fn exchange(
     silence: Duration,
     meter: &mut Meter<'_>,
     accept: &mut dyn FnMut(&Head) -> Result<(), Trouble>,
-    take: &mut dyn FnMut(&[u8], &mut Meter<'_>) -> Result<(), Fault>,
+    take: Take<'_>,
 ) -> Result<Head, Trouble> {
     let events = start(agent.clone(), request)?;
     let mut head = None;

@@ -31,7 +31,7 @@ fn what_stands_in_the_way_is_said() {
     let cases = [
         (("general.architecture", text("mamba")), "\"mamba\""),
         (("llama.expert_count", u32_value(8)), "mixtures of experts"),
-        (("tokenizer.ggml.model", text("llama")), "tokenizer.ggml.model"),
+        (("tokenizer.ggml.model", text("rwkv")), "tokenizer.ggml.model"),
     ];
     for ((key, value), expected) in cases {
         let found = gguf_with(key, value);

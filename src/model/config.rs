@@ -4,6 +4,7 @@
 use serde::Deserialize;
 
 use super::pipeline::{Pipeline, SlidingWindow};
+use super::session_options::SessionOptions;
 
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 pub struct GenaiConfig {
@@ -53,6 +54,8 @@ pub struct DecoderConfig {
     #[serde(default)]
     pub pipeline: Pipeline,
     pub sliding_window: Option<SlidingWindow>,
+    #[serde(default)]
+    pub session_options: SessionOptions,
     #[serde(default)]
     pub hidden_size: usize,
     pub head_size: usize,
@@ -121,19 +124,22 @@ pub struct SearchConfig {
 }
 
 impl GenaiConfig {
-    /// What the types cannot say.
+    /// What the types cannot say. Sizes beyond those of any model would only exhaust the machine.
     pub(super) fn check(&self) -> Result<(), String> {
         let model = &self.model;
         let decoder = &model.decoder;
-        for (name, value) in [
-            ("model.context_length", model.context_length),
-            ("model.vocab_size", model.vocab_size),
-            ("model.decoder.head_size", decoder.head_size),
-            ("model.decoder.num_hidden_layers", decoder.num_hidden_layers),
-            ("model.decoder.num_key_value_heads", decoder.num_key_value_heads),
+        for (name, value, most) in [
+            ("model.context_length", model.context_length, i32::MAX as usize),
+            ("model.vocab_size", model.vocab_size, 1 << 24),
+            ("model.decoder.head_size", decoder.head_size, 1 << 16),
+            ("model.decoder.num_hidden_layers", decoder.num_hidden_layers, 1 << 12),
+            ("model.decoder.num_key_value_heads", decoder.num_key_value_heads, 1 << 16),
         ] {
             if value == 0 {
                 return Err(format!("{name} is 0; a model needs at least 1"));
+            }
+            if value > most {
+                return Err(format!("{name} is {value}; no model has more than {most}"));
             }
         }
         Ok(())
@@ -186,7 +192,9 @@ mod tests {
     fn a_zero_size_is_named() {
         let mut config = parse("2", ", \"unknown\": 1");
         config.model.decoder.head_size = 0;
-        assert!(config.check().unwrap_err().contains("head_size"));
+        assert!(config.check().unwrap_err().contains("head_size is 0"));
+        config.model.decoder.head_size = usize::MAX;
+        assert!(config.check().unwrap_err().contains("no model has more than 65536"));
     }
 
     #[test]

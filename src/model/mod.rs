@@ -1,27 +1,36 @@
-//! What a model folder is: its configuration, tokenizer and chat template, as onnxruntime-genai lays them out.
+//! What a model folder is: its configuration, tokenizer and chat template, as onnxruntime-genai lays them out, or Optimum
+//! for transformers.js (`optimum`).
 //!
 //! Running its graphs is the decoder's work; making one is the builder's.
 
 mod chips;
 mod config;
+mod ends;
 pub mod memory;
 mod npu_bundle;
 mod npu_options;
+mod optimum;
 mod pipeline;
+mod session_options;
 mod template;
+mod thinking;
 mod tokenizer;
 
 use std::path::{Path, PathBuf};
 
 pub use chips::UnknownChip;
 pub use config::{DecoderConfig, GenaiConfig, ModelConfig, SearchConfig};
+pub use ends::end_tokens;
 pub use npu_bundle::{
     BundleFiles, CompiledNodes, IntegerType, NPU_FILE, NPU_FORMAT, NpuBundle, NpuTarget, Precision, Quantization, Sink,
     TensorQuantization, WindowLayers,
 };
 pub use npu_options::{NpuOptionError, NpuOptions, ProviderOptions};
+pub use optimum::OptimumFolder;
 pub use pipeline::{Alignment, Pipeline, PipelineStage, SlidingWindow, StageGraph};
-pub use template::{ChatTemplate, TemplateError, TemplateMessage};
+pub use session_options::{GraphOptimization, SessionOptions};
+pub use template::{ChatTemplate, SourcesError, TemplateError, TemplateInputs, TemplateMessage, TemplateSources};
+pub use thinking::Thinking;
 pub use tokenizer::{Tokenizer, TokenizerError};
 
 /// The file that makes a folder a model folder.
@@ -35,13 +44,19 @@ pub struct ModelFolder {
     /// For people: the name the builder recorded, else the folder's.
     pub name: String,
     pub config: GenaiConfig,
+    /// What was chosen and what is left alone in it, for people.
+    pub notes: Vec<String>,
     pub tokenizer: Tokenizer,
     pub template: ChatTemplate,
+    /// The tokens that end an answer.
+    pub ends: Vec<u32>,
+    /// `None` for a model that does not think before it answers.
+    pub thinking: Option<Thinking>,
 }
 
 #[derive(Debug, thiserror::Error)]
 pub enum ModelError {
-    #[error("'{}' is no model folder: it has no {CONFIG_FILE}; `ortalk build` makes one from a GGUF file or a checkpoint folder", .0.display())]
+    #[error("'{}' is no model folder: it has neither {CONFIG_FILE} nor config.json with onnx/model*.onnx; `ortalk build` makes one from a GGUF file or a checkpoint folder", .0.display())]
     NotAModelFolder(PathBuf),
     #[error("'{}' cannot be read: {error}", path.display())]
     Read { path: PathBuf, error: std::io::Error },
@@ -50,6 +65,8 @@ pub enum ModelError {
     #[error("'{}' has no chat template: neither chat_template.jinja nor chat_template in tokenizer_config.json", .0.display())]
     NoTemplate(PathBuf),
     #[error(transparent)]
+    TemplateSource(#[from] SourcesError),
+    #[error(transparent)]
     Tokenizer(#[from] TokenizerError),
     #[error(transparent)]
     Template(#[from] TemplateError),
@@ -57,41 +74,77 @@ pub enum ModelError {
 
 /// The folder's configuration alone, which takes no time.
 pub fn read_config(path: &Path) -> Result<GenaiConfig, ModelError> {
-    let config_path = path.join(CONFIG_FILE);
-    if !config_path.is_file() {
-        return Err(ModelError::NotAModelFolder(path.into()));
+    Ok(Described::at(path)?.config)
+}
+
+/// A folder's configuration, in whatever layout.
+struct Described {
+    root: PathBuf,
+    config: GenaiConfig,
+    notes: Vec<String>,
+}
+
+impl Described {
+    fn at(path: &Path) -> Result<Self, ModelError> {
+        let config_path = path.join(CONFIG_FILE);
+        if config_path.is_file() {
+            let config: GenaiConfig = read_json(&config_path)?;
+            let mut checked = config.check();
+            // A bundle for an NPU has a description of its own.
+            if !path.join(NPU_FILE).exists() {
+                checked = checked.and_then(|()| config.check_graphs());
+            }
+            checked.map_err(|reason| ModelError::Invalid { path: config_path, reason })?;
+            let notes = config.model.decoder.session_options.ignored.clone();
+            return Ok(Self { root: path.into(), config, notes });
+        }
+        let Some(folder) = OptimumFolder::find(path)? else { return Err(ModelError::NotAModelFolder(path.into())) };
+        let config = folder.config()?;
+        config.check().map_err(|reason| ModelError::Invalid { path: folder.root.join("config.json"), reason })?;
+        Ok(Self { root: folder.root, config, notes: vec![format!("runs {}", folder.choice)] })
     }
-    let config: GenaiConfig = read_json(&config_path)?;
-    let mut checked = config.check();
-    // A bundle for an NPU has a description of its own.
-    if !path.join(NPU_FILE).exists() {
-        checked = checked.and_then(|()| config.check_graphs());
-    }
-    checked.map_err(|reason| ModelError::Invalid { path: config_path, reason })?;
-    Ok(config)
 }
 
 impl ModelFolder {
+    /// Opens a model folder in onnxruntime-genai's layout or in Optimum's; of the latter, a path to one of its graphs
+    /// chooses that one.
     pub fn open(path: &Path) -> Result<Self, ModelError> {
-        let config = read_config(path)?;
-        let tokenizer = Tokenizer::open(&path.join("tokenizer.json"))?;
+        let Described { root, config, notes } = Described::at(path)?;
+        let tokenizer = Tokenizer::open(&root.join("tokenizer.json"))?;
         let tokenizer_config: serde_json::Value =
-            read_optional(&path.join("tokenizer_config.json"))?.unwrap_or(serde_json::Value::Null);
-        let template = ChatTemplate::new(&template_source(path, &tokenizer_config)?, &tokenizer_config)?;
-        Ok(Self { path: path.into(), name: name(path)?, config, tokenizer, template })
+            read_optional(&root.join("tokenizer_config.json"))?.unwrap_or(serde_json::Value::Null);
+        let sources =
+            TemplateSources::read(&root, &tokenizer_config)?.ok_or_else(|| ModelError::NoTemplate(root.clone()))?;
+        let template = ChatTemplate::new(&sources, &tokenizer_config)?;
+        let configs = [read_optional(&root.join("generation_config.json"))?, read_optional(&root.join("config.json"))?];
+        let configs: Vec<serde_json::Value> = configs.into_iter().flatten().collect();
+        let mut ends = config.model.eos_token_id.0.clone();
+        for id in end_tokens(&configs, &tokenizer_config, &template, &tokenizer) {
+            if !ends.contains(&id) {
+                ends.push(id);
+            }
+        }
+        let thinking = Thinking::of(&template, &tokenizer);
+        Ok(Self { name: name(&root)?, path: root, config, notes, tokenizer, template, ends, thinking })
     }
 
-    /// The size of all graph and weight files, in bytes.
+    /// The size of the graph and its data, or of all graphs where the model is in several, in bytes.
     pub fn weight_bytes(&self) -> u64 {
-        std::fs::read_dir(&self.path)
-            .into_iter()
-            .flatten()
-            .filter_map(|entry| {
-                let entry = entry.ok()?;
-                entry.file_name().to_string_lossy().contains(".onnx").then(|| entry.metadata().ok())?
-            })
-            .map(|metadata| metadata.len())
-            .sum()
+        let graph = self.config.model.decoder.filename.as_ref().map(|graph| self.path.join(graph));
+        let of_graph = graph.filter(|graph| graph.is_file());
+        let (folder, start) = match &of_graph {
+            Some(graph) => {
+                (graph.parent().unwrap_or(&self.path), graph.file_name().unwrap_or_default().to_string_lossy())
+            }
+            None => (self.path.as_path(), "".into()),
+        };
+        let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+        let files = entries.filter(|entry| {
+            let name = entry.file_name().to_string_lossy().into_owned();
+            name.contains(".onnx") && name.starts_with(&*start)
+        });
+        // Of what links lead to: Hugging Face's cache is made of them.
+        files.filter_map(|entry| std::fs::metadata(entry.path()).ok()).map(|metadata| metadata.len()).sum()
     }
 }
 
@@ -107,20 +160,6 @@ pub fn name_in_hub_cache(path: &Path) -> Option<String> {
     let snapshots = path.ancestors().find(|folder| folder.file_name().is_some_and(|name| name == "snapshots"))?;
     let repo = snapshots.parent()?.file_name()?.to_str()?.strip_prefix("models--")?;
     repo.split_once("--").map(|(_, name)| name.to_string())
-}
-
-/// A file of its own comes before the template inside `tokenizer_config.json`, as in transformers.
-fn template_source(path: &Path, tokenizer_config: &serde_json::Value) -> Result<String, ModelError> {
-    let file = path.join("chat_template.jinja");
-    match std::fs::read_to_string(&file) {
-        Ok(text) => Ok(text),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => tokenizer_config
-            .get("chat_template")
-            .and_then(|template| template.as_str())
-            .map(str::to_string)
-            .ok_or_else(|| ModelError::NoTemplate(path.into())),
-        Err(error) => Err(ModelError::Read { path: file, error }),
-    }
 }
 
 fn read_json<T: serde::de::DeserializeOwned>(path: &Path) -> Result<T, ModelError> {

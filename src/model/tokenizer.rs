@@ -18,9 +18,22 @@ pub enum TokenizerError {
 
 impl Tokenizer {
     pub fn open(path: &Path) -> Result<Self, TokenizerError> {
-        let inner = tokenizers::Tokenizer::from_file(path)
-            .map_err(|error| TokenizerError::Open { path: path.into(), reason: error.to_string() })?;
+        let failed = |error: tokenizers::Error| TokenizerError::Open { path: path.into(), reason: error.to_string() };
+        let mut inner = tokenizers::Tokenizer::from_file(path).map_err(failed)?;
+        // What was set for training: a prompt is neither cut nor filled up.
+        inner.with_truncation(None).map_err(failed)?;
+        inner.with_padding(None);
         Ok(Self { inner })
+    }
+
+    /// The number of a token with this text, special or not.
+    pub fn token(&self, text: &str) -> Option<u32> {
+        self.inner.token_to_id(text)
+    }
+
+    /// A token that is written as a whole in any text, and left out when decoding.
+    pub fn is_special(&self, id: u32) -> bool {
+        self.inner.get_added_tokens_decoder().get(&id).is_some_and(|token| token.special)
     }
 
     /// Special tokens written in the text become those tokens; none are added, since the chat template writes them.
@@ -33,5 +46,10 @@ impl Tokenizer {
     /// Special tokens are left out. Bytes that are no valid UTF-8 become U+FFFD.
     pub fn decode(&self, ids: &[u32]) -> Result<String, TokenizerError> {
         self.inner.decode(ids, true).map_err(|error| TokenizerError::Decode(error.to_string()))
+    }
+
+    /// As `decode`, with the special tokens.
+    pub fn decode_whole(&self, ids: &[u32]) -> Result<String, TokenizerError> {
+        self.inner.decode(ids, false).map_err(|error| TokenizerError::Decode(error.to_string()))
     }
 }

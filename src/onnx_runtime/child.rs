@@ -41,7 +41,7 @@ const MARK: &str = "ortalk-outcome: ";
 
 /// Has `ortalk worker TASK` do something, with a variable more in its environment where one is given. `report` is called several times a second with the time since the start; `Break`
 /// ends the child.
-pub(super) fn ask<Outcome: DeserializeOwned>(
+pub fn ask<Outcome: DeserializeOwned>(
     executable: &Path,
     task: &str,
     request: &impl Serialize,
@@ -92,7 +92,7 @@ pub(super) fn ask<Outcome: DeserializeOwned>(
 }
 
 /// The child's side: does the work that the line asks for, and prints the outcome.
-pub(super) fn answer<Request: DeserializeOwned, Outcome: Serialize>(
+pub fn answer<Request: DeserializeOwned, Outcome: Serialize>(
     request: &str,
     work: impl FnOnce(Request) -> Result<Outcome, String>,
 ) -> io::Result<()> {

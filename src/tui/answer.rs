@@ -70,7 +70,7 @@ impl Answer {
                 self.last_token = Some(token.at);
             }
             // The conversation tells of these.
-            GenerationEvent::ContextTrimmed(_) | GenerationEvent::TrailingText(_) => {}
+            GenerationEvent::ContextTrimmed(_) | GenerationEvent::TrailingText { .. } => {}
             GenerationEvent::LaneChanged(change) => {
                 self.lane = Some(change.to);
                 self.change = Some(change.clone());
@@ -147,7 +147,14 @@ mod tests {
         let mut answer = Answer::new(0, start);
         for ms in [100, 110, 120, 130] {
             let at = start + Duration::from_millis(ms);
-            answer.note(&GenerationEvent::Token(Token { text: "x".into(), id: 1, at, lane: LaneId::Cpu }));
+            answer.note(&GenerationEvent::Token(Token {
+                text: "x".into(),
+                thinking: String::new(),
+                thinks: false,
+                id: 1,
+                at,
+                lane: LaneId::Cpu,
+            }));
         }
         assert_eq!(answer.ttft(), Some(Duration::from_millis(100)));
         assert_eq!(answer.latencies(), [Duration::from_millis(10); 3]);
@@ -160,7 +167,16 @@ mod tests {
         let mut answer = Answer::new(0, Instant::now());
         answer.note(&GenerationEvent::Routed(RoutingDecision { context_limit: 8, ..decision() }));
         answer.note(&GenerationEvent::PrefillProgress(PrefillProgress { done: 6, total: 6, reused: 0 }));
-        let token = |lane| GenerationEvent::Token(Token { text: "x".into(), id: 1, at: Instant::now(), lane });
+        let token = |lane| {
+            GenerationEvent::Token(Token {
+                text: "x".into(),
+                thinking: String::new(),
+                thinks: false,
+                id: 1,
+                at: Instant::now(),
+                lane,
+            })
+        };
         answer.note(&token(LaneId::Npu));
         answer.note(&token(LaneId::Npu));
         answer.note(&GenerationEvent::LaneChanged(LaneChange {
@@ -192,7 +208,14 @@ mod tests {
         assert_eq!(answer.new_and_reused(), Some((4, 2)));
         for _ in 0..3 {
             let at = Instant::now();
-            answer.note(&GenerationEvent::Token(Token { text: "x".into(), id: 1, at, lane: LaneId::Cpu }));
+            answer.note(&GenerationEvent::Token(Token {
+                text: "x".into(),
+                thinking: String::new(),
+                thinks: false,
+                id: 1,
+                at,
+                lane: LaneId::Cpu,
+            }));
         }
         assert_eq!(answer.context(), Some((8, 8)));
     }

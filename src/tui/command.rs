@@ -5,12 +5,13 @@
 use crate::engine::LaneId;
 
 /// Each command, and what the help says of it.
-pub const HELP: [(&str, &str); 6] = [
+pub const HELP: [(&str, &str); 7] = [
     ("/help", "this help"),
     ("/clear", "begin a new conversation"),
     ("/npu, /cpu", "answer there from now on, or not at all"),
     ("/auto", "let ortalk choose again"),
     ("/npu TEXT", "this message only; /cpu and /auto likewise"),
+    ("/think on, off", "think before answering, or do not"),
     ("/quit", "leave ortalk"),
 ];
 
@@ -21,6 +22,8 @@ pub enum Typed<'a> {
     Clear,
     /// Messages from now on: to this lane, or wherever the router sends them.
     Lane(Option<LaneId>),
+    /// Messages from now on: think before answering, or do not.
+    Think(bool),
     Message(Message<'a>),
     /// A word behind a slash that is no command; it is never sent to the model by mistake.
     Unknown(&'a str),
@@ -39,16 +42,20 @@ pub fn parse(typed: &str) -> Typed<'_> {
     }
     let (word, rest) = typed.split_once(char::is_whitespace).unwrap_or((typed, ""));
     let rest = rest.trim_start();
+    // What follows a command of its own is not a message's text.
+    let word_after = rest.trim_end();
     if let Some(lane) = lane(word) {
         return match rest {
             "" => Typed::Lane(lane),
             text => Typed::Message(Message { text, lane: Some(lane) }),
         };
     }
-    match (word, rest) {
+    match (word, word_after) {
         ("/quit" | "/exit", "") => Typed::Quit,
         ("/help", "") => Typed::Help,
         ("/clear", "") => Typed::Clear,
+        ("/think", "" | "on") => Typed::Think(true),
+        ("/think", "off") => Typed::Think(false),
         _ => Typed::Unknown(word),
     }
 }
@@ -88,6 +95,10 @@ mod tests {
             ("/cpu\nhello", message("hello", Some(Some(LaneId::Cpu)))),
             ("/auto hello", message("hello", Some(None))),
             ("/npus hello", Typed::Unknown("/npus")),
+            ("/think", Typed::Think(true)),
+            ("/think on ", Typed::Think(true)),
+            ("/think\noff", Typed::Think(false)),
+            ("/think about it", Typed::Unknown("/think")),
             ("/quit", Typed::Quit),
             ("/exit ", Typed::Quit),
             ("/quit now", Typed::Unknown("/quit")),

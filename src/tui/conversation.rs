@@ -4,222 +4,10 @@
 //! from its last paragraph on. The reader's place is an anchor in the text, not a row, so that it survives new text and
 //! a new width. Drawing is `transcript`'s work.
 
-use crate::engine::{ChatMessage, LaneId, Role};
+use crate::engine::{ChatMessage, Role};
 
-use super::text::sanitize::Sanitizer;
-use super::text::wrap;
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Level {
-    Info,
-    Warning,
-    Error,
-}
-
-#[derive(Debug, Clone, PartialEq)]
-pub enum Kind {
-    User,
-    Answer(AnswerHeader),
-    /// A line by ortalk itself.
-    Notice(Level),
-}
-
-/// What stands over an answer, and below it.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct AnswerHeader {
-    pub model: String,
-    pub lane: Option<LaneId>,
-    pub emulated: bool,
-    /// Measured values, once the answer is over.
-    pub ttft: Option<std::time::Duration>,
-    pub tokens_per_second: Option<f64>,
-    pub running: bool,
-    /// How it ended, where that was not the model's own end.
-    pub ending: Option<(Level, String)>,
-}
-
-#[derive(Debug, Clone)]
-pub struct Block {
-    pub kind: Kind,
-    /// As it came; what is sent to the model.
-    raw: String,
-    /// As it is shown.
-    shown: String,
-    sanitizer: Sanitizer,
-    /// Remarks of ortalk's within an answer, in the order of their places; the model never sees them.
-    marks: Vec<Mark>,
-    wrapped: Wrapped,
-}
-
-#[derive(Debug, Clone)]
-struct Mark {
-    /// Of `shown`.
-    at: usize,
-    text: String,
-}
-
-#[derive(Debug, Clone, Default)]
-struct Wrapped {
-    columns: usize,
-    /// How much of `shown` was wrapped.
-    length: usize,
-    lines: Vec<wrap::Line>,
-    marks: Vec<MarkRow>,
-    ending: Vec<wrap::Line>,
-}
-
-#[derive(Debug, Clone, Copy)]
-struct MarkRow {
-    /// It stands before this line of the text.
-    before: usize,
-    mark: usize,
-    line: wrap::Line,
-}
-
-/// One row of a block.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Row {
-    Header,
-    Text(wrap::Line),
-    /// A piece of the remark with this number.
-    Mark(usize, wrap::Line),
-    Ending(wrap::Line),
-    Gap,
-}
-
-impl Block {
-    fn new(kind: Kind, text: &str) -> Self {
-        let mut block = Self {
-            kind,
-            raw: String::new(),
-            shown: String::new(),
-            sanitizer: Sanitizer::default(),
-            marks: Vec::new(),
-            wrapped: Wrapped::default(),
-        };
-        block.push(text);
-        block
-    }
-
-    fn push(&mut self, text: &str) {
-        self.raw.push_str(text);
-        self.sanitizer.push(text, &mut self.shown);
-    }
-
-    pub fn shown(&self) -> &str {
-        &self.shown
-    }
-
-    pub fn mark(&self, number: usize) -> &str {
-        self.marks.get(number).map_or("", |mark| &mark.text)
-    }
-
-    fn header_rows(&self) -> usize {
-        usize::from(!matches!(self.kind, Kind::Notice(_)))
-    }
-
-    fn wrap(&mut self, columns: usize) {
-        // A notice begins with a sign and a space.
-        let columns = if matches!(self.kind, Kind::Notice(_)) { columns.saturating_sub(2).max(1) } else { columns };
-        let wrapped = &mut self.wrapped;
-        if wrapped.columns != columns {
-            *wrapped = Wrapped { columns, ..Wrapped::default() };
-        }
-        if wrapped.lines.is_empty() || wrapped.length != self.shown.len() {
-            let paragraph = self.shown[..wrapped.length].rfind('\n').map_or(0, |at| at + 1);
-            wrapped.lines.truncate(wrapped.lines.partition_point(|line| line.start < paragraph));
-            wrap::wrap_from(&self.shown, paragraph, columns, &mut wrapped.lines);
-            wrapped.length = self.shown.len();
-            wrapped.marks.clear();
-        }
-        if wrapped.marks.is_empty() {
-            for (number, mark) in self.marks.iter().enumerate() {
-                // Below the line that it falls into: a remark does not break a sentence.
-                let before = wrapped.lines.partition_point(|line| line.start < mark.at);
-                let lines = wrap::wrap(&mark.text, columns.saturating_sub(2).max(1)).into_iter();
-                wrapped.marks.extend(lines.map(|line| MarkRow { before, mark: number, line }));
-            }
-        }
-        if let Kind::Answer(AnswerHeader { ending: Some((_, text)), .. }) = &self.kind
-            && wrapped.ending.is_empty()
-        {
-            wrapped.ending = wrap::wrap(text, columns.saturating_sub(2).max(1));
-        }
-    }
-
-    fn text_rows(&self) -> usize {
-        // An answer that ended before its first word shows how it ended and no empty line.
-        if self.shown.is_empty() && !self.wrapped.ending.is_empty() { 0 } else { self.wrapped.lines.len() }
-    }
-
-    /// Text and remarks.
-    fn body_rows(&self) -> usize {
-        self.text_rows() + self.wrapped.marks.len()
-    }
-
-    fn body_row(&self, index: usize) -> Row {
-        let mut above = 0;
-        for mark in &self.wrapped.marks {
-            let at = mark.before.min(self.text_rows()) + above;
-            if at == index {
-                return Row::Mark(mark.mark, mark.line);
-            }
-            above += usize::from(at < index);
-        }
-        Row::Text(self.wrapped.lines[index - above])
-    }
-
-    fn rows(&self) -> usize {
-        self.header_rows() + self.body_rows() + self.wrapped.ending.len() + 1
-    }
-
-    fn row(&self, index: usize) -> Row {
-        let Some(index) = index.checked_sub(self.header_rows()) else { return Row::Header };
-        if index < self.body_rows() {
-            return self.body_row(index);
-        }
-        self.wrapped.ending.get(index - self.body_rows()).map_or(Row::Gap, |line| Row::Ending(*line))
-    }
-
-    fn row_of(&self, place: Place) -> usize {
-        match place {
-            Place::Header => 0,
-            Place::Text(offset) => {
-                let line = self.wrapped.lines.partition_point(|line| line.start <= offset).saturating_sub(1);
-                let line = line.min(self.text_rows().saturating_sub(1));
-                let marks = self.wrapped.marks.iter().filter(|mark| mark.before <= line).count();
-                self.header_rows() + line + marks
-            }
-            Place::Mark(number) => {
-                let row = self.wrapped.marks.get(number).map_or(0, |mark| mark.before.min(self.text_rows()));
-                self.header_rows() + row + number.min(self.wrapped.marks.len())
-            }
-            Place::Ending(index) => self.header_rows() + self.body_rows() + index.min(self.wrapped.ending.len()),
-        }
-    }
-
-    fn place_of(&self, index: usize) -> Place {
-        match self.row(index) {
-            Row::Header => Place::Header,
-            Row::Text(line) => Place::Text(line.start),
-            Row::Mark(..) => {
-                let row = index - self.header_rows();
-                let above = (0..row).filter(|row| matches!(self.body_row(*row), Row::Mark(..))).count();
-                Place::Mark(above)
-            }
-            Row::Ending(_) | Row::Gap => Place::Ending(index - self.header_rows() - self.body_rows()),
-        }
-    }
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Place {
-    Header,
-    Text(usize),
-    /// A row of the remarks.
-    Mark(usize),
-    Ending(usize),
-}
+pub use super::block::{AnswerHeader, Block, Kind, Level, Row};
+use super::block::{Mark, Place};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Anchor {
@@ -243,11 +31,13 @@ pub struct Conversation {
     view: View,
     columns: usize,
     height: usize,
+    /// What models thought is shown as a whole.
+    unfolded: bool,
 }
 
 impl Default for Conversation {
     fn default() -> Self {
-        Self { blocks: Vec::new(), view: View::Follow, columns: 1, height: 1 }
+        Self { blocks: Vec::new(), view: View::Follow, columns: 1, height: 1, unfolded: false }
     }
 }
 
@@ -271,7 +61,7 @@ impl Conversation {
         let at = block.min(self.blocks.len());
         self.blocks.insert(at, Block::new(Kind::Notice(level), text));
         if let Some(block) = self.blocks.get_mut(at) {
-            block.wrap(self.columns);
+            block.wrap(self.columns, self.unfolded);
         }
         if let View::At { top, seen } = &mut self.view {
             for anchor in [top, seen] {
@@ -286,10 +76,26 @@ impl Conversation {
         }
     }
 
+    /// Goes on with what the model thinks before the answer.
+    pub fn think(&mut self, block: usize, text: &str) {
+        if let Some(block) = self.blocks.get_mut(block) {
+            block.think(text);
+        }
+    }
+
+    /// Shows what models thought, or folds it away.
+    pub fn toggle_thinking(&mut self) {
+        self.unfolded = !self.unfolded;
+    }
+
+    pub fn is_unfolded(&self) -> bool {
+        self.unfolded
+    }
+
     /// Remarks on what comes next in an answer.
     pub fn add_mark(&mut self, block: usize, text: String) {
         if let Some(block) = self.blocks.get_mut(block) {
-            block.marks.push(Mark { at: block.shown.len(), text });
+            block.marks.push(Mark { at: block.shown().len(), text });
             block.wrapped.marks.clear();
         }
     }
@@ -330,7 +136,7 @@ impl Conversation {
         self.columns = columns.max(1);
         self.height = height;
         for block in &mut self.blocks {
-            block.wrap(self.columns);
+            block.wrap(self.columns, self.unfolded);
         }
         // Where the text has become shorter than the view, or its end has come into it, the reader is at the end.
         if let View::At { top, .. } = self.view
@@ -398,7 +204,7 @@ impl Conversation {
     }
 
     pub fn clear(&mut self) {
-        *self = Self { columns: self.columns, height: self.height, ..Self::default() };
+        *self = Self { columns: self.columns, height: self.height, unfolded: self.unfolded, ..Self::default() };
     }
 
     /// The rows in view: which block, and what of it.

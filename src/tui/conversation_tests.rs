@@ -10,6 +10,8 @@ fn rows(conversation: &Conversation) -> Vec<String> {
             let block = &conversation.blocks()[number];
             match row {
                 Row::Header => "#".to_string(),
+                Row::Thinking => "?".to_string(),
+                Row::Thought(line) => format!("?{}", &block.thought()[line.start..line.end]),
                 Row::Text(line) => block.shown()[line.start..line.end].to_string(),
                 Row::Mark(number, line) => format!("~{}", &block.mark(number)[line.start..line.end]),
                 Row::Ending(_) => "!".to_string(),
@@ -39,6 +41,40 @@ fn the_newest_rows_are_in_view() {
             .collect::<Vec<_>>()
     );
     assert!(c.is_following());
+}
+
+#[test]
+fn thinking_is_folded_until_it_is_asked_for() {
+    let mut c = Conversation::default();
+    c.add(Kind::User, "one");
+    c.add(Kind::Answer(AnswerHeader { thinking_tokens: 3, ..AnswerHeader::default() }), "");
+    c.think(1, "two three");
+    c.lay_out(6, 20);
+    assert_eq!(rows(&c), ["#", "one", "", "#", "?", "", ""]);
+    c.append(1, "four");
+    c.think(1, " five");
+    c.lay_out(6, 20);
+    assert_eq!(rows(&c), ["#", "one", "", "#", "?", "four", ""]);
+    c.toggle_thinking();
+    c.lay_out(6, 20);
+    assert_eq!(rows(&c), ["#", "one", "", "#", "?", "?two", "?three", "?five", "", "four", ""]);
+    // Every row is found again by its place.
+    for row in 0..c.total_rows() {
+        assert_eq!(c.row_of(c.anchor(row)), row);
+    }
+    assert_eq!(c.messages().last().unwrap().content, "four");
+    c.toggle_thinking();
+    c.lay_out(6, 20);
+    assert_eq!(rows(&c).len(), 7);
+}
+
+#[test]
+fn a_question_that_was_only_thought_about_is_left_out() {
+    let mut c = Conversation::default();
+    c.add(Kind::User, "one");
+    c.add(Kind::Answer(AnswerHeader { thinking_tokens: 3, ..AnswerHeader::default() }), "");
+    c.think(1, "hm");
+    assert_eq!(c.messages(), []);
 }
 
 #[test]

@@ -7,11 +7,12 @@ use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use crate::engine::{
     AnswerSettings, EngineSnapshot, FinishReason, Finished, GenerationEvent, GraphPlacement, LaneChange, LaneId,
     LaneState, LaneStatus, MeasuredRates, Placement, Policy, PrefillProgress, Rejection, RoutingDecision, Rule,
-    Sampling, Timings, Token, Usage,
+    Sampling, ThinkingChoice, Timings, Token, Usage,
 };
 use crate::telemetry::Reading;
 use crate::telemetry::device::DeviceSample;
 
+use super::conversation::Kind;
 use super::event::{Effect, Event};
 use super::state::State;
 use super::update::update;
@@ -33,6 +34,7 @@ impl Desk {
             system: None,
             sampling: Sampling::GREEDY,
             max_tokens: 500,
+            thinking: None,
             policy: Policy::Auto,
             lane: None,
         };
@@ -83,7 +85,34 @@ impl Desk {
     }
 
     pub fn token_on(&mut self, lane: LaneId, text: &str) -> Vec<Effect> {
-        self.generation(GenerationEvent::Token(Token { text: text.into(), id: 7, at: self.now, lane }))
+        self.generation(GenerationEvent::Token(Token {
+            text: text.into(),
+            thinking: String::new(),
+            thinks: false,
+            id: 7,
+            at: self.now,
+            lane,
+        }))
+    }
+
+    pub fn thought(&mut self, thinking: &str) -> Vec<Effect> {
+        let token = Token {
+            text: String::new(),
+            thinking: thinking.into(),
+            thinks: true,
+            id: 7,
+            at: self.now,
+            lane: LaneId::Cpu,
+        };
+        self.generation(GenerationEvent::Token(token))
+    }
+
+    fn thinking_tokens(&self) -> usize {
+        let blocks = self.state.conversation.blocks();
+        blocks.last().map_or(0, |block| match &block.kind {
+            Kind::Answer(header) => header.thinking_tokens,
+            Kind::User | Kind::Notice(_) => 0,
+        })
     }
 
     pub fn route(&mut self) {
@@ -98,7 +127,12 @@ impl Desk {
         let latencies = self.state.answer.as_ref().unwrap().latencies().to_vec();
         self.generation(GenerationEvent::Finished(Finished {
             reason,
-            usage: Usage { prompt_tokens: 1000, completion_tokens: latencies.len() + 1, reused_tokens: 100 },
+            usage: Usage {
+                prompt_tokens: 1000,
+                completion_tokens: latencies.len() + 1,
+                thinking_tokens: self.thinking_tokens(),
+                reused_tokens: 100,
+            },
             timings: Timings {
                 ttft: Some(ms(2000)),
                 model_ttft: Some(ms(1900)),
@@ -148,6 +182,7 @@ pub fn snapshot() -> EngineSnapshot {
     let static_graphs = [("embeddings", cpu, 1), ("prefill", npu, 2000), ("decode", npu, 2000), ("lm_head", cpu, 3)];
     EngineSnapshot {
         model: "test-model".into(),
+        thinking: ThinkingChoice::Switchable,
         architecture: "llama".into(),
         weight_bytes: 200 << 20,
         lanes: vec![

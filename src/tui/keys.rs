@@ -15,6 +15,8 @@ pub enum Action {
     DeleteOrQuit,
     Suspend,
     Help,
+    /// Show what the models thought, or fold it away.
+    Thinking,
     NextPanel,
     PreviousPanel,
     Repaint,
@@ -103,6 +105,7 @@ pub const BINDINGS: &[Binding] = &[
     bind(Action::Follow, &[with_ctrl(KeyCode::End)], "", ""),
     bind(Action::NextPanel, &[plain(KeyCode::Tab)], "Tab", "open the next panel that has no room"),
     bind(Action::PreviousPanel, &[plain(KeyCode::BackTab), with_shift(KeyCode::BackTab)], "", ""),
+    bind(Action::Thinking, &[ctrl('t')], "Ctrl-T", "show or fold the thinking"),
     bind(Action::Help, &[plain(KeyCode::F(1))], "F1", "this help"),
     bind(Action::Interrupt, &[ctrl('c')], "Ctrl-C", "cancel or clear; twice quits"),
     bind(Action::DeleteOrQuit, &[ctrl('d')], "Ctrl-D", "quit, when nothing is typed"),

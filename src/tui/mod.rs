@@ -6,6 +6,7 @@
 
 mod answer;
 mod backend;
+mod block;
 mod command;
 mod composer;
 mod composer_view;

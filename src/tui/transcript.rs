@@ -38,6 +38,15 @@ pub fn draw(state: &State, skin: &Skin, area: Rect, seconds_loading: u64, buffer
             (Kind::Notice(level), Row::Text(line)) => {
                 notice_line(*level, &block.shown()[line.start..line.end], line.start == 0, line.indent, skin)
             }
+            (Kind::Answer(header), Row::Thinking) => {
+                let thinks = header.running && block.is_empty();
+                let folded = !state.conversation.is_unfolded();
+                thinking_line(header.thinking_tokens, thinks, folded, skin, area.width.into())
+            }
+            (Kind::Answer(_), Row::Thought(line)) => {
+                let text = &block.thought()[line.start..line.end];
+                Line::from(skin.dim(format!("{}{text}", " ".repeat(line.indent))))
+            }
             (Kind::Answer(header), Row::Text(line)) => {
                 let mut spans = vec![text_span(block.shown(), line, skin)];
                 if header.running && line.end == block.shown().len() {
@@ -50,7 +59,7 @@ pub fn draw(state: &State, skin: &Skin, area: Rect, seconds_loading: u64, buffer
                 notice_line(Level::Info, text, line.start == 0, line.indent, skin)
             }
             (Kind::User, Row::Text(line)) => Line::from(text_span(block.shown(), line, skin)),
-            (_, Row::Header | Row::Mark(..) | Row::Ending(_)) => continue,
+            (_, Row::Header | Row::Thinking | Row::Thought(_) | Row::Mark(..) | Row::Ending(_)) => continue,
         };
         buffer.set_line(area.x, y, &line, area.width);
     }
@@ -87,6 +96,16 @@ fn header_line(state: &State, header: &AnswerHeader, skin: &Skin, columns: usize
         right.drain(..right.len() - 1);
     }
     skin.spread(Line::from(left), Line::from(right), columns)
+}
+
+/// `· thought for 132 tokens` and, where there is room, the key that shows it.
+fn thinking_line(tokens: usize, thinks: bool, folded: bool, skin: &Skin, columns: usize) -> Text {
+    let word = if thinks { "thinks" } else { "thought" };
+    let unit = if tokens == 1 { "token" } else { "tokens" };
+    let left = Line::from(skin.dim(format!("{} {word} for {tokens} {unit}", skin.glyphs.dot)));
+    let key = if folded { "Ctrl-T shows it" } else { "Ctrl-T folds it" };
+    let right = if columns < 60 { Line::default() } else { Line::from(skin.dim(key)) };
+    skin.spread(left, right, columns)
 }
 
 /// What a running answer does before its first token.

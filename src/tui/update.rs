@@ -137,6 +137,7 @@ fn act(state: &mut State, action: Action, now: Instant, effects: &mut Vec<Effect
             state.help_top = 0;
             state.overlay = if state.overlay == Some(Overlay::Help) { None } else { Some(Overlay::Help) };
         }
+        Action::Thinking => state.conversation.toggle_thinking(),
         Action::NextPanel => cycle_panel(state, 1),
         Action::PreviousPanel => cycle_panel(state, -1),
         Action::PageUp => scroll(state, |c| c.page(-1)),
@@ -328,6 +329,16 @@ fn run_command(state: &mut State, now: Instant, effects: &mut Vec<Effect>) {
                 state.settings.lane = lane;
             }
         }
+        Typed::Think(on) => {
+            state.composer.take();
+            let objection = state.snapshot().and_then(|snapshot| snapshot.thinking.objection(on));
+            state.settings.thinking = Some(on);
+            state.hint = Some(match (objection, on) {
+                (Some(objection), _) => objection.to_string(),
+                (None, true) => "thinks before it answers from now on".to_string(),
+                (None, false) => "answers without thinking from now on".to_string(),
+            });
+        }
         Typed::Unknown(word) => {
             let word = super::text::truncate(word, 20, "...");
             state.hint = Some(format!("'{word}' is no command, F1 lists them; a space in front sends it"));
@@ -348,3 +359,7 @@ fn absence(state: &State, id: LaneId) -> Option<String> {
 #[cfg(test)]
 #[path = "update_tests.rs"]
 mod tests;
+
+#[cfg(test)]
+#[path = "update_thinking_tests.rs"]
+mod thinking_tests;

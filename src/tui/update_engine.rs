@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use crate::engine::{EngineSnapshot, FinishReason, GenerationEvent, LaneChange, LaneState, Usage};
 
-use super::conversation::{Kind, Level};
+use super::conversation::{Block, Kind, Level};
 use super::event::{Effect, Event};
 use super::state::{EngineState, REFRESH_PERIOD, State};
 use super::update::{return_queue, submit};
@@ -14,6 +14,8 @@ pub fn on_event(state: &mut State, event: Event, now: Instant, effects: &mut Vec
     match event {
         Event::EngineLoaded(snapshot) => {
             state.refresh = next_refresh(&snapshot, now);
+            let objection = state.settings.thinking.and_then(|wish| snapshot.thinking.objection(wish));
+            state.hint = objection.map(str::to_string).or(state.hint.take());
             state.engine = EngineState::Ready(snapshot);
             state.preview.due = Some(now);
             send_next(state, now, effects);
@@ -91,8 +93,18 @@ fn on_generation(state: &mut State, event: GenerationEvent, now: Instant, effect
             state.conversation.notice_above(block, Level::Warning, &text);
         }
         GenerationEvent::PrefillProgress(_) => {}
-        GenerationEvent::Token(token) => state.conversation.append(block, &token.text),
-        GenerationEvent::TrailingText(text) => state.conversation.append(block, &text),
+        GenerationEvent::Token(token) => {
+            let tokens = answer.tokens;
+            if let Some(header) = state.conversation.header_mut(block).filter(|_| token.thinks) {
+                header.thinking_tokens = tokens;
+            }
+            state.conversation.think(block, &token.thinking);
+            state.conversation.append(block, &token.text);
+        }
+        GenerationEvent::TrailingText { thinking, text } => {
+            state.conversation.think(block, &thinking);
+            state.conversation.append(block, &text);
+        }
         GenerationEvent::LaneChanged(change) => {
             if let Some(header) = state.conversation.header_mut(block) {
                 header.lane = Some(change.to);
@@ -140,7 +152,7 @@ pub fn close_answer(state: &mut State, ending: Option<(Level, String)>) {
     answer.over = true;
     let speed = answer.tokens_per_second();
     // What was said is kept with its question; a question without a word of an answer is not asked again.
-    let left_out = answer.tokens == 0;
+    let left_out = state.conversation.blocks().get(answer.block).is_none_or(Block::is_empty);
     let ending = ending.map(|(level, text)| match left_out {
         true => (level, format!("{text}; what follows leaves this question out")),
         false => (level, text),

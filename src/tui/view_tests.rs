@@ -167,6 +167,36 @@ fn a_panel_on_the_lowest_screen_has_a_line() {
     }
 }
 
+fn thoughtful() -> Desk {
+    let mut desk = Desk::ready();
+    desk.send("What is the capital of France?");
+    desk.route();
+    desk.prefill(1000);
+    desk.wait(2000);
+    for word in "The user asks for a capital, and France has one only: Paris.".split_inclusive(' ') {
+        desk.thought(word);
+        desk.wait(10);
+    }
+    desk
+}
+
+#[test]
+fn thinking() {
+    screens("thinking", thoughtful);
+}
+
+#[test]
+fn thinking_unfolded() {
+    screens("thinking_unfolded", || {
+        let mut desk = thoughtful();
+        desk.token("The capital of France is ");
+        desk.token("Paris.");
+        desk.finish(FinishReason::Stop);
+        desk.ctrl('t');
+        desk
+    });
+}
+
 #[test]
 fn finished() {
     screens("finished", || {

@@ -37,6 +37,7 @@ fn ask(engine: &Engine, question: &str, sampling: Sampling, policy: Policy) -> A
         sampling,
         max_tokens: 80,
         stop: Vec::new(),
+        thinking: None,
         policy,
         lane: None,
     });
@@ -47,7 +48,7 @@ fn ask(engine: &Engine, question: &str, sampling: Sampling, policy: Policy) -> A
                 text.push_str(&token.text);
                 tokens.push((token.id, token.lane));
             }
-            GenerationEvent::TrailingText(piece) => text.push_str(&piece),
+            GenerationEvent::TrailingText { text: piece, .. } => text.push_str(&piece),
             GenerationEvent::LaneChanged(change) => changes.push(change),
             GenerationEvent::Finished(finished) => return Answer { text, tokens, changes, finished },
             GenerationEvent::Routed(_) | GenerationEvent::ContextTrimmed(_) | GenerationEvent::PrefillProgress(_) => {}

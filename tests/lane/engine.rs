@@ -105,6 +105,7 @@ fn ask(engine: &Engine, lane: Option<LaneId>) -> (Vec<(u32, LaneId)>, Vec<LaneCh
         sampling: Sampling { temperature: 1.0, seed: Some(3), ..Sampling::GREEDY },
         max_tokens: ANSWER,
         stop: Vec::new(),
+        thinking: None,
         policy: Policy::Npu,
         lane,
     });

@@ -12,6 +12,7 @@ mod child;
 mod engine;
 mod genai;
 mod genai_folders;
+mod optimum_folders;
 mod pipeline;
 mod quality;
 mod static_bundle;

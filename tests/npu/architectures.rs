@@ -68,16 +68,25 @@ fn every_architecture_runs_on_the_npu_as_a_whole() {
         let logits: Vec<f32> = bytes.as_chunks::<4>().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect();
         let expected: Vec<_> = logits.chunks(logits.len() / tokens.len()).collect();
         let (prompt, answer) = tokens.split_at(2 * CHUNK + 3);
-        let mut errors = Vec::new();
+        let uncompiled = folder.with_file_name(if precision == Precision::Fp16 { "float" } else { "quantized" });
+        let on_cpu = |path: &Path| runtime().cpu_session(path, ONE_THREAD);
+        let bundle = NpuBundle::read(&uncompiled).unwrap();
+        let mut cpu = StaticDecoder::new(&runtime(), &uncompiled, bundle, ONE_THREAD, &on_cpu).unwrap();
+        let [mut from_cpu, mut errors] = [Vec::new(), Vec::new()];
         for part in [prompt].into_iter().chain(answer.chunks(1)) {
             npu.forward(part).unwrap();
+            cpu.forward(part).unwrap();
+            from_cpu.push(error(npu.logits(), cpu.logits()));
             errors.push(error(npu.logits(), expected[npu.position() - 1]));
         }
+        from_cpu.sort_by(f32::total_cmp);
         errors.sort_by(f32::total_cmp);
-        said.push((source, precision, errors[errors.len() / 2], errors[errors.len() - 1]));
+        let (middle, last) = (errors.len() / 2, errors.len() - 1);
+        said.push((source, precision, from_cpu[middle], from_cpu[last], errors[middle], errors[last]));
     }
     eprintln!("{said:?}");
-    for (source, precision, middle, worst) in said {
-        assert!(middle < 0.05 && worst < 0.2, "{source} {precision:?}: {middle} {worst}");
+    for (source, precision, middle, worst, middle_error, worst_error) in said {
+        assert!(middle < 0.02 && worst < 0.1, "{source} {precision:?} and its graphs on the CPU: {middle} {worst}");
+        assert!(middle_error < 0.05 && worst_error < 0.2, "{source} {precision:?}: {middle_error} {worst_error}");
     }
 }

@@ -30,5 +30,6 @@ mod chat;
 mod compile;
 mod faults;
 mod lane;
+mod qwen3_shape;
 mod session;
 mod sys;

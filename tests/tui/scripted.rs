@@ -35,6 +35,7 @@ pub fn run(scenario: &str) {
             system: None,
             sampling: Sampling::GREEDY,
             max_tokens: 512,
+            thinking: None,
             policy: Policy::Auto,
             lane: None,
         },
@@ -113,6 +114,7 @@ impl Backend for Scripted {
             model: "smollm2-135m".into(),
             architecture: "llama".into(),
             weight_bytes: 269_060_552,
+            thinking: ThinkingChoice::Never,
             lanes: lanes(self.broken()),
         }
     }
@@ -220,7 +222,14 @@ impl Script {
                 Some(last) => latencies.push(at - last),
                 None => ttft = Some(at - start),
             }
-            self.sender.send(GenerationEvent::Token(Token { text: (*piece).into(), id: index as u32, at, lane }))?;
+            self.sender.send(GenerationEvent::Token(Token {
+                text: (*piece).into(),
+                thinking: String::new(),
+                thinks: false,
+                id: index as u32,
+                at,
+                lane,
+            }))?;
         }
         let reason = match self.question.as_str() {
             q if q.contains("length") => FinishReason::Length,
@@ -229,7 +238,12 @@ impl Script {
         };
         self.sender.send(GenerationEvent::Finished(Finished {
             reason,
-            usage: Usage { prompt_tokens: total, completion_tokens: pieces.len(), reused_tokens: reused },
+            usage: Usage {
+                prompt_tokens: total,
+                completion_tokens: pieces.len(),
+                reused_tokens: reused,
+                ..Usage::default()
+            },
             timings: Timings {
                 ttft,
                 model_ttft: ttft,

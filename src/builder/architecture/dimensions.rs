@@ -157,11 +157,16 @@ fn head_size(keys: &Keys<'_, '_>, hidden: usize, heads: usize) -> Result<usize, 
     };
     // What the attention operator's rotary embedding asks for; the upper bound keeps products far from overflow.
     if !head_size.is_multiple_of(16) || head_size > 1024 {
-        return Err(keys.bad("attention.key_length", head_size, "a multiple of 16, at most 1024".to_owned()));
+        return Err(keys.bad(
+            "attention.key_length",
+            head_size,
+            "a multiple of 16, at most 1024: the attention kernels turn no others".to_owned(),
+        ));
     }
     // The output projection's weights run along all heads.
     if !(heads * head_size).is_multiple_of(BLOCK) {
-        let expected = format!("heads of {head_size} that have a multiple of {BLOCK} values together");
+        let expected =
+            format!("heads of {head_size} that have a multiple of {BLOCK} values together: matrices lie in blocks");
         return Err(keys.bad("attention.head_count", heads, expected));
     }
     if let Some(size) = keys.optional_size("attention.value_length")?.filter(|size| *size != head_size) {

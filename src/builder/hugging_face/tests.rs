@@ -13,6 +13,7 @@ use crate::builder::architecture::named;
 use crate::builder::gguf;
 use crate::builder::source::{Source, SourceFiles, SpecialTokens, Texts};
 use crate::builder::{BuildOptions, SamplingDefaults};
+use crate::model::TemplateSources;
 
 /// A qwen3 of one layer, all weights zero.
 struct Folder {
@@ -175,7 +176,9 @@ fn texts_and_sampling_come_from_the_first_file_that_says_something() {
     let config = json!({"eos_token": {"content": "<s>"}, "chat_template": template});
     folder.write("tokenizer_config.json", config.to_string().as_bytes());
     let texts = folder.texts().unwrap();
-    assert_eq!((texts.special.ends, texts.template.as_deref()), (vec![0, 2], Some("yes")));
+    let named = [("tools".to_owned(), "no".to_owned())];
+    let templates = TemplateSources { default: "yes".into(), named: named.into() };
+    assert_eq!((texts.special.ends, texts.template), (vec![0, 2], Some(templates)));
     assert_eq!(texts.config, json!({"eos_token": {"content": "<s>"}}));
 
     let generation = json!({"eos_token_id": [2, 0], "temperature": 0.25, "top_p": 0.5, "top_k": 7, "pad_token_id": 3});
@@ -183,7 +186,8 @@ fn texts_and_sampling_come_from_the_first_file_that_says_something() {
     folder.write("chat_template.jinja", b"mine");
     let texts = folder.texts().unwrap();
     assert_eq!((texts.special.ends, texts.special.padding), (vec![2, 0], Some(3)));
-    assert_eq!(texts.template.as_deref(), Some("mine"));
+    let named = [("tools".to_owned(), "no".to_owned())];
+    assert_eq!(texts.template, Some(TemplateSources { default: "mine".into(), named: named.into() }));
     let expected = SamplingDefaults { temperature: 0.25, top_p: 0.5, top_k: 7 };
     assert_eq!(folder.read(|source| source.sampling).unwrap(), expected);
 }

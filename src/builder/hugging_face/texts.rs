@@ -8,10 +8,10 @@ use crate::builder::error::{BuildError, ModelError};
 use crate::builder::genai_config::SamplingDefaults;
 use crate::builder::source::{SpecialTokens, Texts};
 use crate::builder::tokenizer::END_TOKENS;
+use crate::model::{ChatTemplate, TemplateSources, Tokenizer, end_tokens};
 
 const TOKENIZER: &str = "tokenizer.json";
 const TOKENIZER_CONFIG: &str = "tokenizer_config.json";
-const TEMPLATE: &str = "chat_template.jinja";
 const GENERATION: &str = "generation_config.json";
 
 impl Checkpoint {
@@ -20,21 +20,36 @@ impl Checkpoint {
         let path = self.folder.join(TOKENIZER);
         let tokenizer = std::fs::read(&path).map_err(|error| BuildError::Read { path: path.clone(), error })?;
         // What it says is checked by the library that will use it.
-        tokenizers::Tokenizer::from_bytes(&tokenizer).map_err(|error| BuildError::Checkpoint {
+        let understood = Tokenizer::open(&path).map_err(|error| BuildError::Checkpoint {
             path: self.folder.clone(),
             problem: format!("has a {TOKENIZER} that is not right: {error}"),
         })?;
         let vocabulary = read_json(&path)?.unwrap_or_default();
         let mut config =
             read_json(&self.folder.join(TOKENIZER_CONFIG))?.unwrap_or_else(|| Value::Object(Default::default()));
-        let template = self.template(&config)?;
-        // It has a file of its own from now on.
+        let template = TemplateSources::read(&self.folder, &config)
+            .map_err(|error| BuildError::Read { path: error.path, error: error.error })?;
+        // They have files of their own from now on.
         if let Some(config) = config.as_object_mut() {
             config.remove("chat_template");
         }
         let of_model = |error| BuildError::Model { path: self.folder.clone(), error };
         let generation = read_json(&self.folder.join(GENERATION))?.unwrap_or_default();
-        let special = special(&[&generation, &self.config], &vocabulary, &config, rows).map_err(of_model)?;
+        let mut special = special(&[&generation, &self.config], &vocabulary, &config, rows).map_err(of_model)?;
+        // A template that cannot be read is for those to complain of who want to chat.
+        if let Some(template) = template.as_ref().and_then(|template| ChatTemplate::new(template, &config).ok()) {
+            let ends = end_tokens(&[generation, self.config.clone()], &config, &template, &understood);
+            for id in ends.into_iter().map(|id| id as usize) {
+                if !special.ends.contains(&id) {
+                    special.ends.push(id);
+                }
+            }
+        }
+        if special.ends.is_empty() {
+            let expected = format!("the token that ends an answer, in {GENERATION} or {CONFIG}");
+            let key = "eos_token_id".to_owned();
+            return Err(of_model(ModelError::Value { key, found: "missing".to_owned(), expected }));
+        }
         Ok(Texts { tokenizer, config, template, special })
     }
 
@@ -53,24 +68,6 @@ impl Checkpoint {
             top_p: float("top_p", 0.0..=1.0, moderate.top_p),
             top_k: top_k.unwrap_or(moderate.top_k),
         })
-    }
-
-    /// A file of its own comes before one in `tokenizer_config.json`, where it is a text, or one of several with names.
-    fn template(&self, config: &Value) -> Result<Option<String>, BuildError> {
-        let path = self.folder.join(TEMPLATE);
-        match std::fs::read_to_string(&path) {
-            Ok(text) => return Ok(Some(text)),
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
-            Err(error) => return Err(BuildError::Read { path, error }),
-        }
-        let named = |templates: &Vec<Value>| {
-            let default = templates.iter().find(|one| one.get("name").and_then(Value::as_str) == Some("default"))?;
-            default.get("template")?.as_str().map(str::to_owned)
-        };
-        Ok(config.get("chat_template").and_then(|template| match template {
-            Value::Array(templates) => named(templates),
-            other => other.as_str().map(str::to_owned),
-        }))
     }
 }
 
@@ -119,10 +116,6 @@ fn special(
         if !ends.contains(&id) {
             ends.push(id);
         }
-    }
-    if ends.is_empty() {
-        let expected = format!("the token that ends an answer, in {GENERATION} or {CONFIG}");
-        return Err(ModelError::Value { key: "eos_token_id".to_owned(), found: "missing".to_owned(), expected });
     }
     let [bos, padding] = [named("bos_token_id", "bos_token")?, named("pad_token_id", "pad_token")?];
     Ok(SpecialTokens { bos: bos.first().copied(), padding: padding.first().copied(), ends })

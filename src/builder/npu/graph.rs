@@ -113,6 +113,11 @@ pub enum Operation {
     Concat {
         axis: usize,
     },
+    /// The values at these indices of an axis, in this order.
+    Gather {
+        axis: usize,
+        indices: Vec<usize>,
+    },
     /// To the output's shape.
     Reshape,
     Transpose {

@@ -1,8 +1,8 @@
 //! Runs quantized bundles beside the float model over held-out texts; `quality` says how far apart they are.
 //!
-//! What the float model says is computed once: its answers to the questions, and the hidden states of all positions, from
-//! which its logits are made again when they are compared. All positions are judged on the CPU; compiled graphs, which a
-//! simulator may run, only for a part.
+//! Of every model the last hidden states are kept, position by position, from which logits are made when they are compared:
+//! so no two models are in memory at once, and the float model's logits are made once for all. All positions are judged on
+//! the CPU; compiled graphs, which a simulator may run, only for a part.
 
 use super::corpus::Texts;
 use super::quality::{Comparison, Quality, most_likely};
@@ -11,11 +11,46 @@ use crate::decoder::{DecodeError, Decoder, LanguageHead, StaticDecoder};
 /// Tokens of each answer to judge by.
 const ANSWER: usize = 48;
 
+/// The same for a large model, which takes its time for each. The texts' own tokens are judged as well.
+const ANSWER_OF_LARGE: usize = 16;
+
 /// Tokens behind a chunk that a part ends with: they go through the decode graph, where a simulator takes seconds for each.
 const PART_DECODED: usize = 4;
 
-/// Rows of which the logits are made at a time: those of all would take hundreds of megabytes.
-const ROWS: usize = 32;
+/// Of a large model, ranges from random numbers are judged by so many positions and what is left of the text: they stand
+/// beside the report for comparison, and what they cost shows in the first.
+const RANDOM_OF_LARGE: usize = 200;
+
+/// A model with so many weights is large.
+const LARGE: usize = 300_000_000;
+
+/// Rows of which the logits are made at a time. Those of all would take hundreds of megabytes; of fewer, each weight of the head
+/// would be turned into a number more often.
+const ROWS: usize = 128;
+
+/// How much text a model is judged by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Effort {
+    /// Tokens of each answer.
+    answer: usize,
+    /// Positions of the bundle that was calibrated on random numbers, at least.
+    random: usize,
+}
+
+impl Effort {
+    /// For so many weights.
+    pub fn of(weights: usize) -> Self {
+        if weights < LARGE {
+            Self { answer: ANSWER, random: usize::MAX }
+        } else {
+            Self { answer: ANSWER_OF_LARGE, random: RANDOM_OF_LARGE }
+        }
+    }
+
+    pub fn random(&self) -> usize {
+        self.random
+    }
+}
 
 /// What the float model makes of the held-out texts.
 pub struct Reference {
@@ -32,17 +67,45 @@ struct Sequence {
     rows: Vec<f32>,
 }
 
+/// What a quantized model makes of them.
+#[derive(Default)]
+pub struct Found(Vec<FoundRows>);
+
+struct FoundRows {
+    /// The index of its sequence.
+    sequence: usize,
+    /// The first position that counts.
+    first: usize,
+    /// The last hidden states of tokens from the second on.
+    rows: Vec<f32>,
+}
+
+/// The start of a text that a compiled model is judged by: a chunk through the prefill graph, the rest token by token.
+pub struct Part<'r> {
+    sequence: usize,
+    pub prompt: &'r [u32],
+    pub rest: &'r [u32],
+}
+
+impl Part<'_> {
+    /// `rows` are the last hidden states of each token but the first.
+    pub fn found(&self, rows: Vec<f32>) -> Found {
+        Found(vec![FoundRows { sequence: self.sequence, first: 1, rows }])
+    }
+}
+
 impl Reference {
     /// `stops` are the tokens that end an answer.
     pub fn new(
         mut float: StaticDecoder,
         texts: &Texts,
         stops: &[u32],
+        effort: Effort,
         progress: &mut dyn FnMut(f32),
     ) -> Result<Self, DecodeError> {
         let mut sequences: Vec<Sequence> = Vec::new();
         let total = (texts.questions.len() + texts.passages.len()) as f32;
-        let questions = texts.questions.iter().map(|question| (question, ANSWER));
+        let questions = texts.questions.iter().map(|question| (question, effort.answer));
         let passages = texts.passages.iter().map(|passage| (passage, 0));
         for (done, (prompt, answer)) in questions.chain(passages).enumerate() {
             progress(done as f32 / total);
@@ -63,73 +126,80 @@ impl Reference {
         Ok(Self { sequences, head: float.into_head() })
     }
 
-    /// Compares over all texts, each in one prompt.
-    pub fn compare(
-        &mut self,
+    /// Runs texts, each in one prompt, until `positions` count, or all.
+    pub fn run(
+        &self,
         quantized: &mut StaticDecoder,
+        positions: usize,
         progress: &mut dyn FnMut(f32),
-    ) -> Result<Option<Quality>, DecodeError> {
-        let mut comparison = Comparison::default();
-        for (done, sequence) in self.sequences.iter().enumerate() {
-            progress(done as f32 / self.sequences.len() as f32);
+    ) -> Result<Found, DecodeError> {
+        let (mut found, mut counted) = (Vec::new(), 0);
+        for (index, sequence) in self.sequences.iter().enumerate() {
+            if counted >= positions {
+                break;
+            }
+            progress(index as f32 / self.sequences.len() as f32);
             let rows = start(quantized, &sequence.tokens)?;
-            add(sequence, sequence.shared, &rows, [&mut self.head, quantized.head()], &mut comparison)?;
+            found.push(FoundRows { sequence: index, first: sequence.shared, rows });
+            counted += sequence.tokens.len().saturating_sub(sequence.shared);
         }
         progress(1.0);
-        Ok(comparison.quality())
+        Ok(Found(found))
     }
 
-    /// Compares over the start of a text: a chunk of it through the prefill graph, then some tokens one by one.
-    pub fn compare_part(
+    /// A part for graphs of `chunk` tokens; the first token makes no pass where it is a sink.
+    pub fn part(&self, chunk: usize, has_sink: bool) -> Option<Part<'_>> {
+        let chunk = chunk + usize::from(has_sink);
+        let enough = |sequence: &Sequence| sequence.tokens.len() >= chunk + PART_DECODED;
+        let index = self.sequences.iter().position(enough).unwrap_or(0);
+        let tokens = &self.sequences.get(index)?.tokens;
+        let (prompt, rest) = tokens.split_at(chunk.min(tokens.len()));
+        Some(Part { sequence: index, prompt, rest: &rest[..rest.len().min(PART_DECODED)] })
+    }
+
+    /// How far each of several models is from the float one. `head` is theirs; `None` where nothing was compared.
+    pub fn compare(
         &mut self,
-        quantized: &mut StaticDecoder,
+        head: &mut LanguageHead,
+        found: &[Found],
         progress: &mut dyn FnMut(f32),
-    ) -> Result<Option<Quality>, DecodeError> {
-        let mut comparison = Comparison::default();
-        // A sink makes no pass, so a chunk follows it.
-        let chunk = quantized.bundle().chunk + usize::from(quantized.bundle().sink.is_some());
-        let enough = |sequence: &&Sequence| sequence.tokens.len() >= chunk + PART_DECODED;
-        let Some(sequence) = self.sequences.iter().find(enough).or(self.sequences.first()) else { return Ok(None) };
-        let (prompt, rest) = sequence.tokens.split_at(chunk.min(sequence.tokens.len()));
-        let mut rows = start(quantized, prompt)?;
-        let decoded = rest.len().min(PART_DECODED);
-        for (done, token) in rest.iter().take(decoded).enumerate() {
-            progress((done + 1) as f32 / (decoded + 1) as f32);
-            rows.extend(append(quantized, &[*token])?);
+    ) -> Result<Vec<Option<Quality>>, DecodeError> {
+        let mut comparisons: Vec<Comparison> = found.iter().map(|_| Comparison::default()).collect();
+        let (width, vocabulary) = (self.head.hidden(), self.head.vocabulary());
+        let (mut float_logits, mut logits) = (Vec::new(), Vec::new());
+        for (index, sequence) in self.sequences.iter().enumerate() {
+            progress(index as f32 / self.sequences.len() as f32);
+            for (piece, float_rows) in sequence.rows.chunks(ROWS * width).enumerate() {
+                float_logits.clear();
+                self.head.run(float_rows, &mut float_logits)?;
+                for (Found(found), comparison) in found.iter().zip(&mut comparisons) {
+                    let Some(found) = found.iter().find(|found| found.sequence == index) else { continue };
+                    let Some(rows) = found.rows.chunks(ROWS * width).nth(piece) else { continue };
+                    logits.clear();
+                    head.run(rows, &mut logits)?;
+                    // Row 0 is of the token at position 1.
+                    let positions = 1 + piece * ROWS..;
+                    let pairs = float_logits.chunks_exact(vocabulary).zip(logits.chunks_exact(vocabulary));
+                    for (position, (float, quantized)) in positions.zip(pairs) {
+                        if position >= found.first {
+                            comparison.add(float, quantized, sequence.tokens.get(position + 1).copied());
+                        }
+                    }
+                }
+            }
         }
-        add(sequence, 1, &rows, [&mut self.head, quantized.head()], &mut comparison)?;
         progress(1.0);
-        Ok(comparison.quality())
+        Ok(comparisons.into_iter().map(Comparison::quality).collect())
     }
 }
 
-/// Adds what is predicted after each token from number `first` on, as far as `rows` goes: last hidden states of each token
-/// but that at 0. `heads` are the float model's and the quantized one's.
-fn add(
-    sequence: &Sequence,
-    first: usize,
-    rows: &[f32],
-    heads: [&mut LanguageHead; 2],
-    comparison: &mut Comparison,
-) -> Result<(), DecodeError> {
-    let [float_head, head] = heads;
-    let (width, vocabulary) = (float_head.hidden(), float_head.vocabulary());
-    let pieces = sequence.rows.chunks(ROWS * width).zip(rows.chunks(ROWS * width));
-    let mut position = 1;
-    let (mut float_logits, mut logits) = (Vec::new(), Vec::new());
-    for (float_rows, rows) in pieces {
-        float_logits.clear();
-        logits.clear();
-        float_head.run(float_rows, &mut float_logits)?;
-        head.run(rows, &mut logits)?;
-        for (float, quantized) in float_logits.chunks_exact(vocabulary).zip(logits.chunks_exact(vocabulary)) {
-            if position >= first {
-                comparison.add(float, quantized, sequence.tokens.get(position + 1).copied());
-            }
-            position += 1;
-        }
+/// The last hidden states of a prompt's tokens and of those that come after it one by one, but for the first of all.
+pub fn part_rows(decoder: &mut StaticDecoder, prompt: &[u32], rest: &[u32]) -> Result<Vec<f32>, DecodeError> {
+    let mut rows = start(decoder, prompt)?;
+    for token in rest {
+        rows.extend(append(decoder, &[*token])?);
     }
-    Ok(())
+    Ok(rows)
 }
 
 /// Runs the first tokens of a sequence; the last hidden states of each but the first.

@@ -8,7 +8,8 @@
 //! - Grouped-query attention without repeated keys and values: the queries of a group are rows of one matrix.
 //! - Norms over three dimensions: of four HTP computes something else, without a word.
 //! - Rotation by slices, with the halves swapped and the sign in `sin`.
-//! - Rotation in part by the same nodes: what stays has the cosine 1 and the sine 0.
+//! - Rotation in part by gathering, as slices of 8 values of an odd number of heads come out wrong; what stays has the cosine
+//!   1 and the sine 0.
 //! - The scores' factor is folded into the query's weights, or into those of the norm behind them.
 //! - GELU as the one operator that is there for it: its approximation by tanh, taken apart, has a cube in it, which 16 bits
 //!   do not hold.
@@ -230,17 +231,18 @@ impl Decoder<'_, '_> {
         let shape = self.graph.tensor(input).shape.clone();
         // As many in each layer.
         let (half, size) = (self.dimensions.rotary(false).frequencies.len(), self.dimensions.head_size);
-        let mut slice = |part: &str, range: std::ops::Range<usize>| {
-            let slice = Operation::Slice { axis: 3, start: range.start, end: range.end };
-            let shape = [&shape[..3], &[range.len()]].concat();
-            self.moved(format!("{name}/{part}"), slice, &[input], &shape)
+        let swapped = format!("{name}/swapped");
+        let swapped = if 2 * half < size {
+            let indices = (half..2 * half).chain(0..half).chain(2 * half..size).collect();
+            self.moved(swapped, Operation::Gather { axis: 3, indices }, &[input], &shape)
+        } else {
+            let half_shape = [&shape[..3], &[half]].concat();
+            let [low, high] = [("low", 0), ("high", half)].map(|(part, start)| {
+                let slice = Operation::Slice { axis: 3, start, end: start + half };
+                self.moved(format!("{name}/{part}"), slice, &[input], &half_shape)
+            });
+            self.moved(swapped, Operation::Concat { axis: 3 }, &[high, low], &shape)
         };
-        let [low, high] = [slice("low", 0..half), slice("high", half..2 * half)];
-        let parts = match 2 * half < size {
-            true => vec![high, low, slice("rest", 2 * half..size)],
-            false => vec![high, low],
-        };
-        let swapped = self.moved(format!("{name}/swapped"), Operation::Concat { axis: 3 }, &parts, &shape);
         let [by_cos, by_sin] =
             [("cos", input, positions.cos), ("sin", swapped, positions.sin)].map(|(part, factor, table)| {
                 self.node(format!("{name}/{part}"), Operation::Multiply, &[factor, table], &shape, observed(2))

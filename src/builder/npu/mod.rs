@@ -7,6 +7,7 @@
 
 mod bundle;
 mod calibrate;
+mod compiled;
 mod corpus;
 mod ends;
 mod error;
@@ -43,6 +44,7 @@ use crate::model::{NpuBundle, NpuTarget, Precision};
 use graph::StaticGraph;
 use stage::WorkFolder;
 
+pub use compiled::serve_judge;
 pub use error::NpuBuildError;
 pub use laboratory::{BoxedError, CalibrationData, Candidate, Laboratory, Verdict};
 pub use local::LocalLaboratory;

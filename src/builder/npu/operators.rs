@@ -44,6 +44,10 @@ impl Writer {
                 ("Slice", vec![])
             }
             Operation::Concat { axis } => ("Concat", vec![Attribute::Int("axis", *axis as i64)]),
+            Operation::Gather { axis, indices } => {
+                inputs.push(self.list(indices));
+                ("Gather", vec![Attribute::Int("axis", *axis as i64)])
+            }
             Operation::Reshape => {
                 inputs.push(self.list(shape));
                 ("Reshape", vec![])

@@ -38,7 +38,8 @@ pub fn keys_and_values(
     token: u32,
     options: CpuSessionOptions,
 ) -> Result<Vec<u8>, DecodeError> {
-    let session = |path: &Path| runtime.cpu_session(path, options);
+    // For one token.
+    let session = |path: &Path| runtime.mapped_cpu_session(path, options);
     let mut decoder = StaticDecoder::new(runtime, folder, bundle.clone(), options, &session)?;
     let mut bytes = Vec::new();
     // The new rows come layer by layer, keys before values.

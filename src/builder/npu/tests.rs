@@ -226,7 +226,11 @@ fn moved_values_keep_their_codes_and_others_have_their_own() {
     for node in &graph.nodes {
         let moves = matches!(
             node.operation,
-            Operation::Slice { .. } | Operation::Concat { .. } | Operation::Reshape | Operation::Transpose { .. }
+            Operation::Slice { .. }
+                | Operation::Concat { .. }
+                | Operation::Gather { .. }
+                | Operation::Reshape
+                | Operation::Transpose { .. }
         );
         let output = graph.tensor(node.output);
         assert_eq!(moves, matches!(output.range, RangeSource::CodesOf(_)), "{}", output.name);

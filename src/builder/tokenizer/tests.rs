@@ -119,3 +119,63 @@ fn merges_may_begin_with_a_space() {
         assert!(read_merges(&[bad], &known).is_err(), "{bad:?}");
     }
 }
+
+/// The vocabularies are trained, and the tokens given, by `tokenizers` and `sentencepiece` themselves:
+/// `tests/fixtures/make_text_reference.py`.
+#[test]
+fn tokens_are_those_of_the_vocabulary_s_own_library() {
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/texts");
+    let reference: Value = serde_json::from_slice(&std::fs::read(folder.join("texts.json")).unwrap()).unwrap();
+    for (name, reference) in reference.as_object().unwrap() {
+        let bytes = std::fs::read(folder.join(format!("{name}.gguf"))).unwrap();
+        let gguf = Gguf::parse(&bytes).unwrap();
+        let vocabulary = Vocabulary::read(&gguf, 2000).unwrap();
+        let tokenizer: Tokenizer = vocabulary.tokenizer_json().to_string().parse().unwrap();
+        let of = |key: &str| reference[key].as_array().unwrap();
+        assert!(of("texts").len() > 20 && of("ids").len() == of("texts").len());
+        for (text, ids) in of("texts").iter().zip(of("ids")) {
+            let text = text.as_str().unwrap();
+            let ours = tokenizer.encode(text, false).unwrap().get_ids().to_vec();
+            assert_eq!(json!(ours), *ids, "{name}: {text:?}");
+        }
+    }
+}
+
+#[test]
+fn a_space_that_sentencepiece_put_before_a_text_is_taken_away_again() {
+    let bytes = std::fs::read(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/texts/sentencepiece.gguf")).unwrap();
+    let gguf = Gguf::parse(&bytes).unwrap();
+    let vocabulary = Vocabulary::read(&gguf, 2000).unwrap();
+    let tokenizer: Tokenizer = vocabulary.tokenizer_json().to_string().parse().unwrap();
+    let ids = tokenizer.encode("It is — 漢字 😀", true).unwrap().get_ids().to_vec();
+    assert_eq!(ids[0], 1, "texts begin with BOS");
+    assert_eq!(tokenizer.decode(&ids, true).unwrap(), "It is — 漢字 😀");
+    // Control tokens are found in a text, and so are those that users defined; only the former are special.
+    let ids = tokenizer.encode("<|im_end|><think>", false).unwrap().get_ids().to_vec();
+    assert_eq!(ids.len(), 2, "{ids:?}");
+    assert_eq!(tokenizer.decode(&ids, true).unwrap(), "<think>");
+}
+
+#[test]
+fn phi_3_s_special_tokens_take_the_white_space_behind_them() {
+    let mut file = of_kind("smollm");
+    let ids = |file: &GgufWriter| tokenizer(file).encode("<|im_end|>\no", false).unwrap().get_ids().len();
+    assert_eq!(ids(&file), 3);
+    file.key("general.name", text("Phi-3 mini"));
+    assert_eq!(ids(&file), 2);
+}
+
+#[test]
+fn other_kinds_are_refused_with_those_that_are_known() {
+    for (key, kind, words) in [
+        ("tokenizer.ggml.model", "t5", ["Unigram", "\"llama\""]),
+        ("tokenizer.ggml.model", "bert", ["WordPiece", "\"gpt2\""]),
+        ("tokenizer.ggml.pre", "klingon", ["klingon", "llama-bpe, llama3"]),
+    ] {
+        let mut file = of_kind("smollm");
+        file.key(key, text(kind));
+        let bytes = file.bytes();
+        let error = Vocabulary::read(&Gguf::parse(&bytes).unwrap(), 100).unwrap_err().to_string();
+        assert!(words.iter().all(|word| error.contains(word)), "{error}");
+    }
+}

@@ -126,6 +126,11 @@ fn compute(node: &Node, gguf: &Gguf<'_>, inputs: &[&Array], shape: &[usize]) -> 
             }
             input.at(&index)
         }),
+        Operation::Gather { axis, indices } => from_indices(shape, |index| {
+            let mut index = index.to_vec();
+            index[*axis] = indices[index[*axis]];
+            first.at(&index)
+        }),
         Operation::Reshape => Array::new(shape, first.values.clone()),
         Operation::Transpose { permutation } => from_indices(shape, |index| {
             let mut source = vec![0; index.len()];

@@ -1,0 +1,284 @@
+//! One block of the conversation: its text, the thinking before it, ortalk's remarks in it, and the rows that they take at a
+//! width.
+
+use crate::engine::LaneId;
+
+use super::text::sanitize::Sanitizer;
+use super::text::wrap;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Level {
+    Info,
+    Warning,
+    Error,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub enum Kind {
+    User,
+    Answer(AnswerHeader),
+    /// A line by ortalk itself.
+    Notice(Level),
+}
+
+/// What stands over an answer, and below it.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct AnswerHeader {
+    pub model: String,
+    pub lane: Option<LaneId>,
+    pub emulated: bool,
+    /// Measured values, once the answer is over.
+    pub ttft: Option<std::time::Duration>,
+    pub tokens_per_second: Option<f64>,
+    pub running: bool,
+    /// Tokens of the thinking before the answer.
+    pub thinking_tokens: usize,
+    /// How it ended, where that was not the model's own end.
+    pub ending: Option<(Level, String)>,
+}
+
+#[derive(Debug, Clone)]
+pub struct Block {
+    pub kind: Kind,
+    /// As it came; what is sent to the model.
+    pub(super) raw: String,
+    /// As it is shown.
+    shown: String,
+    sanitizer: Sanitizer,
+    /// What the model thought before its answer; it is not sent to the model again.
+    thought: Thought,
+    /// Remarks of ortalk's within an answer, in the order of their places; the model never sees them.
+    pub(super) marks: Vec<Mark>,
+    pub(super) wrapped: Wrapped,
+}
+
+#[derive(Debug, Clone, Default)]
+struct Thought {
+    shown: String,
+    sanitizer: Sanitizer,
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct Mark {
+    /// Of `shown`.
+    pub at: usize,
+    pub text: String,
+}
+
+#[derive(Debug, Clone, Default)]
+pub(super) struct Wrapped {
+    columns: usize,
+    /// How much of `shown` was wrapped.
+    length: usize,
+    lines: Vec<wrap::Line>,
+    /// Of the thinking, while it is unfolded, and how much of it was wrapped.
+    thought: Vec<wrap::Line>,
+    thought_length: usize,
+    pub marks: Vec<MarkRow>,
+    ending: Vec<wrap::Line>,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(super) struct MarkRow {
+    /// It stands before this line of the text.
+    before: usize,
+    mark: usize,
+    line: wrap::Line,
+}
+
+/// One row of a block.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Row {
+    Header,
+    /// Says that the model thinks or has thought.
+    Thinking,
+    Thought(wrap::Line),
+    Text(wrap::Line),
+    /// A piece of the remark with this number.
+    Mark(usize, wrap::Line),
+    Ending(wrap::Line),
+    Gap,
+}
+
+impl Block {
+    pub(super) fn new(kind: Kind, text: &str) -> Self {
+        let mut block = Self {
+            kind,
+            raw: String::new(),
+            shown: String::new(),
+            sanitizer: Sanitizer::default(),
+            thought: Thought::default(),
+            marks: Vec::new(),
+            wrapped: Wrapped::default(),
+        };
+        block.push(text);
+        block
+    }
+
+    pub(super) fn push(&mut self, text: &str) {
+        self.raw.push_str(text);
+        self.sanitizer.push(text, &mut self.shown);
+    }
+
+    pub(super) fn think(&mut self, text: &str) {
+        let Thought { shown, sanitizer } = &mut self.thought;
+        sanitizer.push(text, shown);
+    }
+
+    pub fn shown(&self) -> &str {
+        &self.shown
+    }
+
+    /// The thinking, as it is shown.
+    pub fn thought(&self) -> &str {
+        &self.thought.shown
+    }
+
+    /// Nothing was said; what was thought does not count.
+    pub fn is_empty(&self) -> bool {
+        self.raw.is_empty()
+    }
+
+    pub fn mark(&self, number: usize) -> &str {
+        self.marks.get(number).map_or("", |mark| &mark.text)
+    }
+
+    fn header_rows(&self) -> usize {
+        usize::from(!matches!(self.kind, Kind::Notice(_)))
+    }
+
+    /// The line that tells of the thinking, and while it is unfolded, the thinking and a gap below it.
+    fn thinking_rows(&self) -> usize {
+        match &self.kind {
+            Kind::Answer(header) if header.thinking_tokens > 0 => match self.wrapped.thought.len() {
+                0 => 1,
+                lines => lines + 2,
+            },
+            Kind::Answer(_) | Kind::User | Kind::Notice(_) => 0,
+        }
+    }
+
+    /// Rows above the text.
+    fn top_rows(&self) -> usize {
+        self.header_rows() + self.thinking_rows()
+    }
+
+    pub(super) fn wrap(&mut self, columns: usize, unfolded: bool) {
+        // A notice begins with a sign and a space.
+        let columns = if matches!(self.kind, Kind::Notice(_)) { columns.saturating_sub(2).max(1) } else { columns };
+        let wrapped = &mut self.wrapped;
+        if wrapped.columns != columns {
+            *wrapped = Wrapped { columns, ..Wrapped::default() };
+        }
+        let thought = if unfolded { &*self.thought.shown } else { "" };
+        if wrapped.thought_length != thought.len() {
+            wrapped.thought = if thought.is_empty() { Vec::new() } else { wrap::wrap(thought, columns) };
+            wrapped.thought_length = thought.len();
+        }
+        if wrapped.lines.is_empty() || wrapped.length != self.shown.len() {
+            let paragraph = self.shown[..wrapped.length].rfind('\n').map_or(0, |at| at + 1);
+            wrapped.lines.truncate(wrapped.lines.partition_point(|line| line.start < paragraph));
+            wrap::wrap_from(&self.shown, paragraph, columns, &mut wrapped.lines);
+            wrapped.length = self.shown.len();
+            wrapped.marks.clear();
+        }
+        if wrapped.marks.is_empty() {
+            for (number, mark) in self.marks.iter().enumerate() {
+                // Below the line that it falls into: a remark does not break a sentence.
+                let before = wrapped.lines.partition_point(|line| line.start < mark.at);
+                let lines = wrap::wrap(&mark.text, columns.saturating_sub(2).max(1)).into_iter();
+                wrapped.marks.extend(lines.map(|line| MarkRow { before, mark: number, line }));
+            }
+        }
+        if let Kind::Answer(AnswerHeader { ending: Some((_, text)), .. }) = &self.kind
+            && wrapped.ending.is_empty()
+        {
+            wrapped.ending = wrap::wrap(text, columns.saturating_sub(2).max(1));
+        }
+    }
+
+    fn text_rows(&self) -> usize {
+        // An answer that ended before its first word shows how it ended and no empty line.
+        if self.shown.is_empty() && !self.wrapped.ending.is_empty() { 0 } else { self.wrapped.lines.len() }
+    }
+
+    /// Text and remarks.
+    fn body_rows(&self) -> usize {
+        self.text_rows() + self.wrapped.marks.len()
+    }
+
+    fn body_row(&self, index: usize) -> Row {
+        let mut above = 0;
+        for mark in &self.wrapped.marks {
+            let at = mark.before.min(self.text_rows()) + above;
+            if at == index {
+                return Row::Mark(mark.mark, mark.line);
+            }
+            above += usize::from(at < index);
+        }
+        Row::Text(self.wrapped.lines[index - above])
+    }
+
+    pub(super) fn rows(&self) -> usize {
+        self.top_rows() + self.body_rows() + self.wrapped.ending.len() + 1
+    }
+
+    pub(super) fn row(&self, index: usize) -> Row {
+        let Some(index) = index.checked_sub(self.header_rows()) else { return Row::Header };
+        let Some(index) = index.checked_sub(self.thinking_rows()) else {
+            let line = index.checked_sub(1);
+            return line.map_or(Row::Thinking, |line| {
+                self.wrapped.thought.get(line).map_or(Row::Gap, |line| Row::Thought(*line))
+            });
+        };
+        if index < self.body_rows() {
+            return self.body_row(index);
+        }
+        self.wrapped.ending.get(index - self.body_rows()).map_or(Row::Gap, |line| Row::Ending(*line))
+    }
+
+    pub(super) fn row_of(&self, place: Place) -> usize {
+        match place {
+            Place::Header => 0,
+            Place::Thinking(row) => self.header_rows() + row.min(self.thinking_rows().saturating_sub(1)),
+            Place::Text(offset) => {
+                let line = self.wrapped.lines.partition_point(|line| line.start <= offset).saturating_sub(1);
+                let line = line.min(self.text_rows().saturating_sub(1));
+                let marks = self.wrapped.marks.iter().filter(|mark| mark.before <= line).count();
+                self.top_rows() + line + marks
+            }
+            Place::Mark(number) => {
+                let row = self.wrapped.marks.get(number).map_or(0, |mark| mark.before.min(self.text_rows()));
+                self.top_rows() + row + number.min(self.wrapped.marks.len())
+            }
+            Place::Ending(index) => self.top_rows() + self.body_rows() + index.min(self.wrapped.ending.len()),
+        }
+    }
+
+    pub(super) fn place_of(&self, index: usize) -> Place {
+        if (self.header_rows()..self.top_rows()).contains(&index) {
+            return Place::Thinking(index - self.header_rows());
+        }
+        match self.row(index) {
+            Row::Header | Row::Thinking | Row::Thought(_) => Place::Header,
+            Row::Text(line) => Place::Text(line.start),
+            Row::Mark(..) => {
+                let row = index - self.top_rows();
+                let above = (0..row).filter(|row| matches!(self.body_row(*row), Row::Mark(..))).count();
+                Place::Mark(above)
+            }
+            Row::Ending(_) | Row::Gap => Place::Ending(index - self.top_rows() - self.body_rows()),
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Place {
+    Header,
+    /// A row of the thinking.
+    Thinking(usize),
+    Text(usize),
+    /// A row of the remarks.
+    Mark(usize),
+    Ending(usize),
+}
