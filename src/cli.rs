@@ -357,7 +357,7 @@ pub struct BuildArgs {
 /// The precisions of both targets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum PrecisionName {
-    /// Weights in 4 bits, with those of the vocabulary in 8: half the size of int8, faster, and less exact
+    /// Weights in 4 bits, in 8 where 4 cost most: smaller than int8 and less exact
     Int4,
     /// Weights in 8 bits; what a GGUF file has in 4 bits keeps its values
     Int8,
@@ -376,7 +376,7 @@ pub struct Int4Args {
     /// Weights that share a scale: 32 (the default), 64 or 128. Larger ones are smaller on the disk and less exact.
     #[arg(long, value_name = "N", value_parser = block_size)]
     pub block_size: Option<usize>,
-    /// Scales without zero points: less exact, and faster on some processors.
+    /// Scales without zero points: a little smaller and less exact.
     #[arg(long)]
     pub symmetric: bool,
 }

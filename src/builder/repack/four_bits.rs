@@ -128,5 +128,10 @@ impl Rounding {
 
 /// A value in whole steps from zero, within what the quants reach.
 fn steps(value: f32, inverse: f32, zero_point: f32) -> f32 {
-    ((value * inverse).max(-zero_point).min(HIGHEST - zero_point) + ROUND) - ROUND
+    let (low, high) = (-zero_point, HIGHEST - zero_point);
+    let exact = value * inverse;
+    // `min` and `max` would care for NaN, which takes nearly twice the time.
+    let above = if exact > low { exact } else { low };
+    let within = if above < high { above } else { high };
+    (within + ROUND) - ROUND
 }
