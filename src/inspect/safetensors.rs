@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use super::{InspectError, Inspection, Kind, Sizes, TARGETS, Target, gguf, group};
+use super::{InspectError, Inspection, Kind, Sizes, gguf, group};
 use crate::builder::{MappedFile, safetensors};
 
 const ALONE: &str = "this is one file; give the folder with config.json and the tokenizer";
@@ -37,8 +37,7 @@ pub fn inspect(path: &Path, files: &[PathBuf]) -> Result<Inspection, InspectErro
     if !path.is_dir() {
         return Ok(found.not_a_source(ALONE));
     }
-    let obstacle = gguf::obstacle(path);
-    found.targets = TARGETS.map(|target| Target { target, obstacle: obstacle.clone() }).into();
+    gguf::judge(&mut found, path);
     Ok(found)
 }
 

@@ -51,15 +51,16 @@ fn a_built_model_folder() {
     let found = inspect(&folder).unwrap();
     let stored: u64 =
         ["model.onnx", "model.onnx.data"].map(|file| folder.join(file).metadata().unwrap().len()).iter().sum();
-    assert_eq!(found.memory[0].weights, stored);
+    // A tenth more in memory.
+    assert_eq!(found.memory[0].weights, stored + stored / 10);
     // The estimate before building leaves out the graph, the tables of cosines and sines, and what aligns each of the 20 tensors'
     // parts to a page.
     let estimate = &inspect(&path).unwrap().memory[0];
     let (graph, tables) = (folder.join("model.onnx").metadata().unwrap().len(), 2 * 512 * 8 * 4);
-    let padding = (stored - graph - tables).checked_sub(estimate.weights).unwrap();
+    let padding = (stored - graph - tables).checked_sub((10 * estimate.weights).div_ceil(11)).unwrap();
     assert!(padding < 20 * 4096, "{padding}");
     let mut text = found.to_string();
-    for (size, name) in [(found.bytes, "[all]"), (stored, "[weights]")] {
+    for (size, name) in [(found.bytes, "[all]"), (found.memory[0].weights, "[weights]")] {
         text = text.replace(&format!("{:.1} kB", size as f64 / 1e3), name);
     }
     insta::assert_snapshot!("model_folder", text.replace(env!("CARGO_PKG_VERSION"), "[version]"));
@@ -167,14 +168,6 @@ fn what_cannot_be_read_is_named() {
     assert!(error.contains("cannot be read"), "{error}");
     let empty = tempfile::tempdir().unwrap();
     assert!(matches!(inspect(empty.path()), Err(InspectError::Unknown(_))));
-}
-
-#[test]
-fn sizes_that_overflow_are_left_out() {
-    let sizes = Sizes { layers: Some(u64::MAX), kv_heads: Some(2), head_size: Some(2), ..Sizes::default() };
-    assert_eq!(sizes.keys_and_values(512, 4), None);
-    let small = Sizes { layers: Some(30), kv_heads: Some(3), head_size: Some(64), ..Sizes::default() };
-    assert_eq!(small.keys_and_values(512, 2), Some(2 * 30 * 3 * 64 * 512 * 2));
 }
 
 proptest! {
