@@ -62,7 +62,10 @@ pub enum ModelError {
     Read { path: PathBuf, error: std::io::Error },
     #[error("'{}' is not right: {reason}", path.display())]
     Invalid { path: PathBuf, reason: String },
-    #[error("'{}' has no chat template: neither chat_template.jinja nor chat_template in tokenizer_config.json", .0.display())]
+    #[error(
+        "'{}' has no chat template: neither chat_template.jinja nor chat_template in tokenizer_config.json. Models that are \
+         not trained for chats have none; take the model's instruct form", .0.display()
+    )]
     NoTemplate(PathBuf),
     #[error(transparent)]
     TemplateSource(#[from] SourcesError),

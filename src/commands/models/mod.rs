@@ -171,7 +171,9 @@ fn of_this_variant(model: &ModelRef) -> ModelRef {
 }
 
 fn prune(yes: bool, paths: &Paths) -> anyhow::Result<()> {
-    let stale: Vec<Built> = builder::built(&paths.models()).into_iter().filter(|built| built.stale.is_some()).collect();
+    let mut stale = builder::built(&paths.models());
+    stale.retain(|built| built.stale.is_some());
+    stale.extend(builder::leftovers(&paths.models()));
     if stale.is_empty() {
         eprintln!("nothing is out of date");
         return Ok(());
