@@ -127,6 +127,10 @@ impl SourceFiles {
             let problem = "is a folder without config.json; give a GGUF file, or a folder with config.json and \
                            .safetensors files as Hugging Face's hub has them";
             return Err(BuildError::Checkpoint { path: path.to_owned(), problem: problem.to_owned() });
+        } else if path.extension().is_some_and(|extension| extension == "safetensors") {
+            let problem =
+                "is one file of a checkpoint; give the folder that it is in, with config.json and tokenizer.json";
+            return Err(BuildError::Checkpoint { path: path.to_owned(), problem: problem.to_owned() });
         } else {
             let open = MappedFile::open(path);
             Files::Gguf(open.map_err(|error| BuildError::Read { path: path.to_owned(), error })?)

@@ -45,9 +45,9 @@ fn serve(server: &Server, repo: &str, files: &[(String, Vec<u8>)]) {
     server.add(repo, &files);
 }
 
-/// What `ortalk run` answers, the most likely tokens, with this model.
+/// What `ortalk run` answers with this model: what comes to its mind, but the same every time.
 fn answer(user: &User, model: &str) -> Value {
-    let arguments = ["run", "-m", model, "--temperature", "0", "-n", "12", "--json", "abcd"];
+    let arguments = ["run", "-m", model, "--temperature", "3", "--seed", "7", "-n", "12", "--json", "abcd"];
     let output = user.command(&arguments).env("ORT_DYLIB_PATH", library()).output().unwrap();
     succeeded(&output);
     let answer: Value = serde_json::from_str(&stdout(&output)).unwrap();

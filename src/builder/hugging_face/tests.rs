@@ -382,6 +382,21 @@ fn what_is_not_right_is_told_in_the_folder_s_own_words() {
 }
 
 #[test]
+fn what_is_no_source_leads_to_one() {
+    let folder = Folder::new();
+    let message = |path: &Path| SourceFiles::open(path).unwrap_err().to_string();
+    std::fs::write(folder.path().join(WEIGHTS), "").unwrap();
+    assert!(message(&folder.path().join(WEIGHTS)).contains("give the folder that it is in"));
+    std::fs::remove_file(folder.path().join(WEIGHTS)).unwrap();
+    folder.write(CONFIG, folder.config.to_string().as_bytes());
+    assert!(message(folder.path()).contains("has neither model.safetensors nor"));
+    folder.write("model.onnx", b"");
+    assert!(message(folder.path()).contains("graphs that are built already"));
+    folder.write("genai_config.json", b"{}");
+    assert!(message(folder.path()).contains("is a model folder already"));
+}
+
+#[test]
 fn shapes_are_told_as_the_folder_has_them() {
     let error =
         ModelError::TensorShape { tensor: "blk.3.ffn_up.weight".into(), found: vec![32, 16], expected: vec![32, 64] };

@@ -129,7 +129,7 @@ fn remove(name: &str, yes: bool, paths: &Paths, settings: &HubSettings) -> anyho
     eprintln!("removed {name}: {} are free now", megabytes(freed));
     let stale = builder::built(&paths.models()).iter().filter(|built| built.stale.is_some()).count();
     if stale > 0 {
-        eprintln!("{stale} built from it or from others that are gone: `ortalk models prune` removes them");
+        eprintln!("{stale} of what ortalk built is out of date: `ortalk models prune` removes it");
     }
     Ok(())
 }
