@@ -47,9 +47,12 @@ pub fn judge(found: &mut Inspection, path: &Path) {
         Err(error) => {
             // The path is known already.
             let message = error.to_string();
-            let start = path.display().to_string();
-            let rest = message.strip_prefix(&start).and_then(|rest| rest.strip_prefix([':', ' ']));
-            Some(rest.unwrap_or(&message).trim_start().to_owned())
+            let rest = message.strip_prefix(&path.display().to_string()).unwrap_or_default();
+            Some(match (rest.strip_prefix(": "), rest.strip_prefix(' ')) {
+                (Some(why), _) => why.to_owned(),
+                (_, Some(what)) => format!("it {what}"),
+                _ => message.clone(),
+            })
         }
     };
     found.targets = TARGETS.map(|target| Target { target, obstacle: obstacle.clone() }).into();

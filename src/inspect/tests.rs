@@ -147,6 +147,26 @@ fn a_folder_of_safetensors() {
 }
 
 #[test]
+fn a_checkpoint_says_what_its_lanes_would_take() {
+    let found = inspect(&fixture("models/qwen2-f16")).unwrap();
+    let built = tempfile::tempdir().unwrap();
+    let folder = built.path().join("built");
+    builder::build(&fixture("models/qwen2-f16"), &folder, &BuildOptions::default(), &mut |_| ()).unwrap();
+    let (before, after) = (&found.memory[0], &inspect(&folder).unwrap().memory[0]);
+    assert_eq!((before.keys_and_values, before.context), (after.keys_and_values, after.context));
+    // Tables, the graph, and what aligns parts to pages, which count in a model this small.
+    assert!(before.weights < after.weights && after.weights - before.weights < 60_000, "{before:?} {after:?}");
+    let dir = tempfile::tempdir().unwrap();
+    for file in ["config.json", "model.safetensors.index.json", "model-00001-of-00004.safetensors"] {
+        std::fs::copy(fixture("models/qwen2-f16").join(file), dir.path().join(file)).unwrap();
+    }
+    let found = inspect(dir.path()).unwrap();
+    let obstacle = found.targets[0].obstacle.as_deref().unwrap();
+    assert!(obstacle.starts_with("it is not whole: it has no model-00002-of-00004.safetensors"), "{obstacle}");
+    assert_eq!(found.memory, []);
+}
+
+#[test]
 fn what_cannot_be_read_is_named() {
     let cases: [(&str, Vec<u8>, &str); 9] = [
         ("m.gguf", b"GGUF".to_vec(), "is damaged"),

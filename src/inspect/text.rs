@@ -86,7 +86,7 @@ impl fmt::Display for Memory {
         let estimated = if *estimated { " (est.)" } else { "" };
         writeln!(
             f,
-            "  {lane:<16} {}: {}{estimated} of weights, {} of keys and values for {context} tokens, and what any model takes",
+            "  {lane:<16} {}, of which {}{estimated} are weights and {} keys and values of {context} tokens",
             bytes(*total),
             bytes(*weights),
             bytes(*keys_and_values)
