@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use super::{CpuLane, Graph, InspectError, Inspection, Kind, Memory, Sizes, onnx, safetensors};
+use crate::decoder::{Contract, GraphOutline};
 use crate::model::memory::LaneMemory;
 use crate::model::{self, BUILD_FILE, CONFIG_FILE, Described, ModelFolder, NPU_FILE, NpuBundle, OptimumFolder};
 
@@ -99,7 +100,11 @@ fn model_folder(path: &Path, files: &BTreeSet<PathBuf>, onnx: &[PathBuf]) -> Res
         None => {
             let graph = decoder.filename.as_ref().map(|graph| root.join(graph)).filter(|graph| graph.is_file());
             let weights = graph.as_deref().map_or_else(all, model::graph_bytes);
-            let need = LaneMemory::on_cpu(decoder.into(), model.vocab_size, weights);
+            // A graph that does not run keeps nothing; `cpu_lane` says why.
+            let outline = graph.as_deref().and_then(|graph| GraphOutline::read(graph).ok());
+            let contract = outline.and_then(|outline| Contract::of(&outline, model).ok());
+            let token = contract.map_or(0, |contract| contract.token_bytes() as u64);
+            let need = LaneMemory::on_cpu(model.vocab_size, weights, token);
             Memory::new("cpu", need, model.context_length, false)
         }
     }];

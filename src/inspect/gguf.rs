@@ -4,7 +4,8 @@ use std::path::Path;
 
 use super::{InspectError, Inspection, Kind, Memory, Sizes, TARGETS, Target, group};
 use crate::builder::gguf::{Gguf, Tensor};
-use crate::builder::{BuildError, BuildOptions, MappedFile, Source, SourceFiles};
+use crate::builder::{BuildError, BuildOptions, Source, SourceFiles};
+use crate::mapped_file::MappedFile;
 use crate::model::memory::{CacheShape, LaneMemory};
 
 /// The context that an NPU's graphs are built for where nobody says otherwise.
@@ -86,7 +87,7 @@ fn memory(source: &Source<'_>) -> Vec<Memory> {
         source.gguf.tensors().partition(|tensor| ["token_embd.weight", "output.weight"].contains(&&*tensor.name));
     let blocks = |tensors: &[&Tensor<'_>]| tensors.iter().map(|tensor| blockwise(tensor)).sum::<u64>();
     let bytes: u64 = of_layers.iter().map(|tensor| tensor.elements() as u64).sum();
-    let on_cpu = LaneMemory::on_cpu(shape, sizes.vocabulary, blocks(&of_vocabulary) + blocks(&of_layers));
+    let on_cpu = LaneMemory::on_cpu(sizes.vocabulary, blocks(&of_vocabulary) + blocks(&of_layers), shape.bytes(1, 4));
     let short = sizes.context.min(NPU_CONTEXT);
     let on_npu = LaneMemory::on_npu_quantized(shape, short, sizes.vocabulary, blocks(&of_vocabulary) + 2 * bytes);
     vec![Memory::new("cpu", on_cpu, sizes.context, true), Memory::new("npu", on_npu, short, true)]

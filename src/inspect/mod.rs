@@ -20,8 +20,6 @@ use serde::Serialize;
 
 pub use cpu_lane::CpuLane;
 
-pub use onnx::rotary_positions;
-
 use crate::model::memory::LaneMemory;
 
 /// Everything that was found.
