@@ -387,7 +387,9 @@ fn what_is_no_source_leads_to_one() {
     let message = |path: &Path| SourceFiles::open(path).unwrap_err().to_string();
     std::fs::write(folder.path().join(WEIGHTS), "").unwrap();
     assert!(message(&folder.path().join(WEIGHTS)).contains("give the folder that it is in"));
-    std::fs::remove_file(folder.path().join(WEIGHTS)).unwrap();
+    for file in [WEIGHTS, INDEX] {
+        std::fs::remove_file(folder.path().join(file)).unwrap();
+    }
     folder.write(CONFIG, folder.config.to_string().as_bytes());
     assert!(message(folder.path()).contains("has neither model.safetensors nor"));
     folder.write("model.onnx", b"");
