@@ -134,7 +134,7 @@ pub struct ChatArgs {
     #[arg(long, short, value_name = "TEXT")]
     pub system: Option<String>,
     /// Cut an answer after so many tokens, pieces of about four letters; the default is 1024.
-    #[arg(long, short = 'n', value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, short = 'n', value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(1..))]
     pub max_tokens: Option<u32>,
     /// Think before answering, or do not, where the model can do both; the default is the model's.
     ///
@@ -143,13 +143,13 @@ pub struct ChatArgs {
     #[arg(long, value_name = "on|off", value_parser = switch)]
     pub think: Option<bool>,
     /// The longest conversation, in tokens; the default is the model's limit, or what there is memory for.
-    #[arg(long, short, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, short, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(1..))]
     pub context: Option<u32>,
     /// How freely the next token is drawn: 0 takes the most likely one every time, higher is more varied.
     #[arg(long, short, help_heading = SAMPLING, value_name = "T", allow_negative_numbers = true)]
     pub temperature: Option<f32>,
     /// Draw only from the K most likely tokens; 0 means all.
-    #[arg(long, help_heading = SAMPLING, value_name = "K")]
+    #[arg(long, help_heading = SAMPLING, value_name = "K", allow_negative_numbers = true)]
     pub top_k: Option<usize>,
     /// Draw only from the most likely tokens that together have this probability; 1 means all.
     #[arg(long, help_heading = SAMPLING, value_name = "P", allow_negative_numbers = true)]
@@ -161,7 +161,7 @@ pub struct ChatArgs {
     #[arg(long, help_heading = SAMPLING, value_name = "R", allow_negative_numbers = true)]
     pub repetition_penalty: Option<f32>,
     /// Draw the same way every time: the same seed and the same prompts give the same text.
-    #[arg(long, help_heading = SAMPLING, value_name = "N")]
+    #[arg(long, help_heading = SAMPLING, value_name = "N", allow_negative_numbers = true)]
     pub seed: Option<u64>,
     /// Answer on this lane from the first token to the last, or not at all.
     #[arg(long, help_heading = LANES, value_name = "LANE")]
@@ -178,7 +178,7 @@ pub struct ChatArgs {
     #[arg(long, help_heading = LANES, value_name = "DIR")]
     pub npu_model: Option<PathBuf>,
     /// Threads on the CPU; the default is one for each physical core.
-    #[arg(long, help_heading = LANES, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    #[arg(long, help_heading = LANES, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(u16).range(1..))]
     pub threads: Option<u16>,
 }
 
@@ -265,7 +265,8 @@ pub enum ModelsAction {
         #[arg(long, short)]
         yes: bool,
     },
-    /// Remove what ortalk built and will not use again: from files that are gone or have changed, or by another version.
+    /// Remove what ortalk built and will not use again: from files that are gone or have changed, by another version, or
+    /// half, as a build that was stopped left it.
     Prune {
         /// Do not ask.
         #[arg(long, short)]
@@ -315,7 +316,7 @@ pub struct BenchArgs {
     #[arg(long, short, value_name = "MODEL")]
     pub model: Option<PathBuf>,
     /// The longest sequence, in tokens; the default is the model's limit, or what there is memory for.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(1..))]
     pub context: Option<u32>,
     /// Run the NPU lane on QNN's simulator. Its times say nothing about an NPU, and are marked so.
     #[arg(long)]
@@ -324,7 +325,7 @@ pub struct BenchArgs {
     #[arg(long, value_name = "DIR")]
     pub npu_model: Option<PathBuf>,
     /// Threads on the CPU; the default is one for each physical core.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(u16).range(1..))]
     pub threads: Option<u16>,
 }
 
@@ -346,7 +347,7 @@ pub struct BuildArgs {
     pub precision: Option<PrecisionName>,
     /// The longest prompt and answer together, in tokens; the default is 512 for an NPU, and for the CPU what the model was
     /// trained for.
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub context: Option<usize>,
     #[command(flatten)]
     pub int4: Int4Args,
@@ -374,7 +375,7 @@ pub enum PrecisionName {
 #[command(next_help_heading = "For --precision int4")]
 pub struct Int4Args {
     /// Weights that share a scale: 32 (the default), 64 or 128. Larger ones are smaller on the disk and less exact.
-    #[arg(long, value_name = "N", value_parser = block_size)]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = block_size)]
     pub block_size: Option<usize>,
     /// Scales without zero points: a little smaller and less exact.
     #[arg(long)]
@@ -394,7 +395,7 @@ pub struct NpuBuildArgs {
     #[arg(long, value_name = "CHIP", value_parser = NpuTarget::named, required_if_eq("target", "npu"))]
     pub soc: Option<NpuTarget>,
     /// Tokens of a prompt that go through the NPU at a time; the default is 64.
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub chunk: Option<usize>,
     /// End after this stage; the same command without it goes on from there.
     #[arg(long, value_name = "STAGE", value_enum)]

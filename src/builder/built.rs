@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::cache::{NPU_MODELS, is_built, try_lock};
 use super::error::BuildError;
+use super::npu::{self, WORK};
 use super::source::Stamp;
 use crate::model::BUILD_FILE;
 
@@ -68,6 +69,31 @@ pub fn built(models: &Path) -> Vec<Built> {
     found
 }
 
+/// What builds left below `models` that were killed or failed; a build for an NPU would go on from its own.
+pub fn leftovers(models: &Path) -> Vec<Built> {
+    let mut found = Vec::new();
+    for (parent, for_npu) in [(models.to_path_buf(), false), (models.join(NPU_MODELS), true)] {
+        for folder in folders(&parent) {
+            let Some(name) = folder.file_name().and_then(|name| name.to_str()).map(str::to_string) else { continue };
+            let inner = name.strip_prefix('.').unwrap_or_default();
+            if inner.contains(".partial-") || inner.ends_with(WORK) {
+                found.push(Built {
+                    title: name.clone(),
+                    name,
+                    for_npu,
+                    bytes: bytes_below(&folder),
+                    last_used: None,
+                    source: None,
+                    stale: Some("a build left it that did not end"),
+                    folder,
+                });
+            }
+        }
+    }
+    found.sort_by(|a, b| (a.for_npu, &a.name).cmp(&(b.for_npu, &b.name)));
+    found
+}
+
 /// The folder of this name below `models`.
 pub fn built_named(models: &Path, name: &str) -> Option<PathBuf> {
     built(models).into_iter().find(|built| built.name == name).map(|built| built.folder)
@@ -78,6 +104,10 @@ pub fn remove_built(built: &Built) -> Result<Option<()>, BuildError> {
     let failed = |error: io::Error| BuildError::Write { path: built.folder.clone(), error };
     let parent = built.folder.parent().unwrap_or(&built.folder);
     let Some(_lock) = try_lock(parent).map_err(failed)? else { return Ok(None) };
+    // Whoever started a build may be gone, and the build itself go on.
+    if npu::is_worked_in(&built.folder).map_err(failed)? {
+        return Ok(None);
+    }
     // Under another name first: a folder that is half removed should not look whole.
     let gone = parent.join(format!(".{}.partial-{}", built.name, std::process::id()));
     fs::rename(&built.folder, &gone).and_then(|()| fs::remove_dir_all(&gone)).map_err(failed)?;
@@ -115,6 +145,10 @@ fn read(folder: PathBuf, for_npu: bool) -> Option<Built> {
         stale,
         folder,
     })
+}
+
+fn bytes_below(folder: &Path) -> u64 {
+    folders(folder).iter().fold(folder_bytes(folder), |sum, inner| sum + bytes_below(inner))
 }
 
 fn folder_bytes(folder: &Path) -> u64 {
@@ -182,6 +216,31 @@ mod tests {
         drop(lock);
         assert_eq!(remove_built(&found).unwrap(), Some(()));
         assert!(!path.exists() && built(dir.path()).is_empty());
+    }
+
+    #[test]
+    fn what_builds_left_is_found_and_removed() {
+        let dir = tempfile::tempdir().unwrap();
+        let models = dir.path();
+        folder(models, "whole-1", env!("CARGO_PKG_VERSION"));
+        let work = models.join(NPU_MODELS).join(".b-2.work");
+        for (folder, file) in [(&models.join(".a-1.partial-7"), "model.onnx"), (&work.join("export"), "x.onnx")] {
+            fs::create_dir_all(folder).unwrap();
+            fs::write(folder.join(file), "12345").unwrap();
+        }
+        fs::create_dir_all(models.join(".other")).unwrap();
+        let names = || leftovers(models).into_iter().map(|left| (left.name, left.bytes)).collect::<Vec<_>>();
+        assert_eq!(names(), [(".a-1.partial-7".to_string(), 5), (".b-2.work".to_string(), 5)]);
+        let lock = File::create(work.join("lock")).unwrap();
+        lock.lock().unwrap();
+        let found = leftovers(models);
+        assert_eq!(remove_built(&found[1]).unwrap(), None);
+        drop(lock);
+        for left in &found {
+            assert_eq!(remove_built(left).unwrap(), Some(()), "{}", left.name);
+        }
+        assert_eq!(names(), []);
+        assert!(models.join("whole-1").exists() && models.join(".other").exists());
     }
 
     #[test]

@@ -24,6 +24,7 @@ use super::error::{BuildError, ModelError};
 use super::gguf::{Gguf, GgufError, Tensor};
 use super::safetensors;
 use crate::mapped_file::MappedFile;
+use crate::model::OptimumFolder;
 
 const CONFIG: &str = "config.json";
 const WEIGHTS: &str = "model.safetensors";
@@ -93,6 +94,12 @@ const TEXT_PARTS: [(&str, &str); 3] =
 const OTHER_PARTS: [&str; 4] =
     ["vision_tower.", "multi_modal_projector.", "model.vision_tower.", "model.multi_modal_projector."];
 
+/// Whether a model with this `config.json` can be built, as far as that file says; the error is for people.
+pub fn check_config(text: &[u8]) -> Result<(), String> {
+    let config = serde_json::from_slice(text).map_err(|error| format!("the JSON is not right: {error}"))?;
+    config::metadata(&config::complete(config)).map(|_| ()).map_err(|error| error.to_string())
+}
+
 impl Checkpoint {
     /// Whether a path is a folder that a model can be built from; model folders are not.
     pub fn is_at(path: &Path) -> bool {
@@ -109,6 +116,11 @@ impl Checkpoint {
             let path = folder.join(name);
             match MappedFile::open(&path) {
                 Ok(file) => Ok((path, file)),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                    let name = path.file_name().unwrap_or_default().to_string_lossy();
+                    let problem = format!("is not whole: it has no {name}, which its {INDEX} names; fetch it again");
+                    Err(BuildError::Checkpoint { path: folder.to_owned(), problem })
+                }
                 Err(error) => Err(BuildError::Read { path, error }),
             }
         };
@@ -227,10 +239,14 @@ impl Checkpoint {
 fn weight_files(folder: &Path) -> Result<Vec<String>, BuildError> {
     let wrong = |problem: String| BuildError::Checkpoint { path: folder.to_owned(), problem };
     let Some(index) = read_json(&folder.join(INDEX))? else {
-        return match folder.join(WEIGHTS).is_file() {
-            true => Ok(vec![WEIGHTS.to_owned()]),
-            false => Err(wrong(format!("has neither {WEIGHTS} nor {INDEX}; other formats of weights are not read"))),
-        };
+        if folder.join(WEIGHTS).is_file() {
+            return Ok(vec![WEIGHTS.to_owned()]);
+        }
+        let is_ready = matches!(OptimumFolder::find(folder), Ok(Some(_)));
+        return Err(wrong(match is_ready {
+            true => "has graphs that are built already; chat with them as they are: --model".to_owned(),
+            false => format!("has neither {WEIGHTS} nor {INDEX}; other formats of weights are not read"),
+        }));
     };
     let map = index.get("weight_map").and_then(Value::as_object);
     let map = map.ok_or_else(|| wrong(format!("has no \"weight_map\" in its {INDEX}")))?;

@@ -40,7 +40,7 @@ use genai_config::Graphs;
 use graph::{DataFile, GraphWriter, Opset};
 
 use crate::model::BUILD_FILE;
-pub use built::{Built, built, built_named, remove_built};
+pub use built::{Built, built, built_named, leftovers, remove_built};
 pub use cache::{Step, cached, cached_npu, find_npu};
 
 pub use blocks::TensorType;
@@ -49,6 +49,7 @@ pub use source::{Source, SourceFiles, is_checkpoint, name};
 pub use error::{BuildError, ModelError};
 pub use genai_config::SamplingDefaults;
 pub use gguf::GgufError;
+pub use hugging_face::check_config;
 pub use precision::{CpuPrecision, FourBits};
 
 /// The graph's file in a model folder.

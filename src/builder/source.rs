@@ -120,9 +120,16 @@ impl SourceFiles {
     pub fn open(path: &Path) -> Result<Self, BuildError> {
         let files = if Checkpoint::is_at(path) {
             Files::Folder(Checkpoint::open(path)?)
+        } else if path.join(CONFIG_FILE).is_file() {
+            let problem = "is a model folder already; chat with it as it is: --model";
+            return Err(BuildError::Checkpoint { path: path.to_owned(), problem: problem.to_owned() });
         } else if path.is_dir() {
             let problem = "is a folder without config.json; give a GGUF file, or a folder with config.json and \
                            .safetensors files as Hugging Face's hub has them";
+            return Err(BuildError::Checkpoint { path: path.to_owned(), problem: problem.to_owned() });
+        } else if path.extension().is_some_and(|extension| extension == "safetensors") {
+            let problem =
+                "is one file of a checkpoint; give the folder that it is in, with config.json and tokenizer.json";
             return Err(BuildError::Checkpoint { path: path.to_owned(), problem: problem.to_owned() });
         } else {
             let open = MappedFile::open(path);

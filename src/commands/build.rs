@@ -66,7 +66,10 @@ fn cpu_precision(args: &BuildArgs) -> anyhow::Result<CpuPrecision> {
 }
 
 fn npu_precision(args: &BuildArgs) -> anyhow::Result<Precision> {
-    refuse_int4_options(args)?;
+    ensure!(
+        args.int4 == Int4Args::default(),
+        "--block-size and --symmetric are for --target cpu --precision int4; leave them out for an NPU"
+    );
     match args.precision {
         None | Some(PrecisionName::W8a16) => Ok(Precision::W8a16),
         Some(PrecisionName::Fp16) => Ok(Precision::Fp16),

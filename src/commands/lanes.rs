@@ -90,43 +90,56 @@ pub fn npu_parts(
         );
     }
     let named = named.map(|(folder, _)| folder.clone()).or_else(|| is_for_npu(model).then(|| model.to_path_buf()));
+    let source = match named {
+        Some(_) => None,
+        None => npu_source(args, settings, paths, display)?,
+    };
     let plugin = if args.emulate_npu {
         Some(session::qnn_plugin(settings, paths, display)?.plugin)
     } else {
         provision::find_qnn_plugin(settings, paths)?.map(|found| found.plugin)
     };
-    let bundle = match named {
-        Some(folder) => Some(folder),
-        None => cached_bundle(args, settings, paths, display)?,
+    let bundle = match (named, source) {
+        (Some(folder), _) => Some(folder),
+        (None, Some(source)) => cached_bundle(&source, args.emulate_npu, paths, display)?,
+        (None, None) => None,
     };
     Ok(NpuParts { bundle, plugin, options: settings.npu.options.clone(), emulation: args.emulate_npu })
 }
 
-/// The bundle of this model in ortalk's cache. Where it is not there, `--emulate-npu` builds it.
-fn cached_bundle(
+/// What a bundle of this model is built from. `--emulate-npu` needs it, and says so before anything is fetched.
+fn npu_source(
     args: &ChatArgs,
     settings: &Settings,
     paths: &Paths,
     display: &mut FetchDisplay,
 ) -> anyhow::Result<Option<PathBuf>> {
-    let Some(source) = session::model_source(args.model.as_deref(), settings, paths, display)? else {
-        if args.emulate_npu {
-            bail!(
-                "a model folder cannot be built for the NPU; name its source with --model, or a built one with --npu-model"
-            );
-        }
-        return Ok(None);
-    };
+    let source = session::model_source(args.model.as_deref(), settings, paths, args.emulate_npu, display)?;
+    if source.is_none() && args.emulate_npu {
+        bail!(
+            "a model folder cannot be built for the NPU; name its source with --model, or a built one with --npu-model"
+        );
+    }
+    Ok(source)
+}
+
+/// The bundle of this source in ortalk's cache. Where it is not there, `--emulate-npu` builds it.
+fn cached_bundle(
+    source: &Path,
+    emulation: bool,
+    paths: &Paths,
+    display: &mut FetchDisplay,
+) -> anyhow::Result<Option<PathBuf>> {
     let options = NpuBuildOptions::new(NpuTarget::named(SIMULATED_CHIP)?);
-    if let Some(folder) = builder::find_npu(&source, &paths.models(), &options)? {
+    if let Some(folder) = builder::find_npu(source, &paths.models(), &options)? {
         return Ok(Some(folder));
     }
-    if !args.emulate_npu {
+    if !emulation {
         return Ok(None);
     }
     display.finish();
     let mut waited = false;
-    let folder = builder::cached_npu(&source, &paths.models(), &options, &mut |step| match step {
+    let folder = builder::cached_npu(source, &paths.models(), &options, &mut |step| match step {
         Step::Wait => {
             if !std::mem::replace(&mut waited, true) {
                 eprintln!("waiting for another ortalk, which builds the model for the simulated NPU");
@@ -135,7 +148,7 @@ fn cached_bundle(
         }
         Step::Build(folder) => {
             eprintln!("building the model for the simulated NPU, once; this takes minutes");
-            build(&source, folder)
+            build(source, folder)
         }
     })?;
     Ok(Some(folder))

@@ -36,11 +36,18 @@ pub fn resolve(name: &Path, purpose: Purpose, paths: &Paths) -> anyhow::Result<N
         let settings = HubSettings::discover()?;
         return match hub::find(&settings, &model, purpose)? {
             Some(found) => Ok(Named::Path(found.path)),
-            None => bail!(
-                "there is no file or folder '{text}', and the Hub's cache ('{}') has no such model; `ortalk pull {text}` fetches \
-                 it from the Hub",
-                settings.cache.display()
-            ),
+            None => {
+                let what = match purpose {
+                    Purpose::Cpu => "has no such model",
+                    Purpose::NpuBuild => "has nothing of such a model to build from",
+                };
+                let option = if model.variant.is_some() { "" } else { option(purpose) };
+                bail!(
+                    "there is no file or folder '{text}', and the Hub's cache ('{}') {what}; `ortalk pull {text}{option}` \
+                     fetches it from the Hub",
+                    settings.cache.display()
+                )
+            }
         };
     }
     let close = hub::catalogue()
@@ -81,12 +88,20 @@ fn of_catalogue(entry: &Entry, purpose: Purpose) -> anyhow::Result<Named> {
     if entry.is_default {
         return Ok(Named::Default);
     }
-    let option = if purpose == Purpose::NpuBuild { " --for npu" } else { "" };
-    bail!(
-        "the model '{}' is not on this machine; `ortalk pull {}{option}` fetches it from the Hub",
-        entry.name,
-        entry.name
-    )
+    let what = match purpose {
+        Purpose::Cpu => "the model",
+        Purpose::NpuBuild => "the checkpoint of the model",
+    };
+    let (name, option) = (&entry.name, option(purpose));
+    bail!("{what} '{name}' is not on this machine; `ortalk pull {name}{option}` fetches it from the Hub")
+}
+
+/// What `ortalk pull` needs to be told.
+fn option(purpose: Purpose) -> &'static str {
+    match purpose {
+        Purpose::Cpu => "",
+        Purpose::NpuBuild => " --for npu",
+    }
 }
 
 fn similar(known: &str, text: &str) -> bool {
@@ -116,6 +131,20 @@ mod tests {
         assert!(message("qwen3-0.6").contains("did you mean the model 'qwen3-0.6b'"));
         assert!(message("no-such-model").contains("`ortalk models` lists"));
         let repository = message("nobody-has/this-model:q4");
-        assert!(repository.contains("`ortalk pull nobody-has/this-model:q4`"), "{repository}");
+        assert!(repository.contains("`ortalk pull nobody-has/this-model:q4` fetches"), "{repository}");
+    }
+
+    #[test]
+    fn what_a_build_needs_has_an_option_of_its_own() {
+        let home = tempfile::tempdir().unwrap();
+        for (name, expected) in [
+            ("qwen3-0.6b", "`ortalk pull qwen3-0.6b --for npu`"),
+            ("nobody-has/this-model", "`ortalk pull nobody-has/this-model --for npu`"),
+            ("nobody-has/this-model:Q8_0", "`ortalk pull nobody-has/this-model:Q8_0` fetches"),
+        ] {
+            let error =
+                resolve(Path::new(name), Purpose::NpuBuild, &Paths::below(home.path())).unwrap_err().to_string();
+            assert!(error.contains(expected), "{error}");
+        }
     }
 }

@@ -4,8 +4,9 @@ use std::process::ExitCode;
 
 use super::fetch::{AfterFetch, FetchDisplay, megabytes};
 use super::run::print_now;
+use crate::builder;
 use crate::cli::{PullArgs, PullPurpose};
-use crate::hub::{self, HubSettings, ModelRef, Plan, PullRequest, Pulled, Purpose};
+use crate::hub::{self, Format, HubSettings, ModelRef, Plan, PullRequest, Pulled, Purpose};
 use crate::paths::Paths;
 use crate::provision;
 
@@ -30,15 +31,26 @@ pub fn run(args: &PullArgs) -> anyhow::Result<ExitCode> {
     };
     let settings = HubSettings::discover()?;
     let request = PullRequest { model, revision: args.revision.clone(), purpose, memory: memory() };
-    let pulled =
-        hub::pull(&settings, &request, &mut |plan| eprintln!("{}", chosen(&request.model, plan)), &mut |progress| {
-            display.report_pull(progress)
-        });
+    let pulled = hub::pull(
+        &settings,
+        &request,
+        &suits,
+        &mut |plan| eprintln!("{}", chosen(&request.model, plan)),
+        &mut |progress| display.report_pull(progress),
+    );
     display.finish();
     let pulled = pulled?;
     eprintln!("{}", done(&request, &pulled, &args.model));
     print_now(&format!("{}\n", pulled.path.display()))?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Graphs are judged when they are opened; what they need is not in their configuration.
+fn suits(format: Format, config: &[u8]) -> Result<(), String> {
+    match format {
+        Format::Checkpoint => builder::check_config(config),
+        Format::Gguf | Format::Genai | Format::Optimum => Ok(()),
+    }
 }
 
 /// The model that comes with ortalk is not the Hub's.

@@ -9,7 +9,7 @@ use crate::config::Settings;
 use crate::decoder::{Contract, GraphOutline};
 use crate::engine::{LaneId, LaneSource, LaneSpec, MemoryPlan};
 use crate::model::memory::{LaneMemory, NoRoom, gb};
-use crate::model::{ModelFolder, NpuBundle};
+use crate::model::{ModelFolder, NpuBundle, graph_bytes};
 use crate::telemetry::memory::Memory;
 
 pub struct Room {
@@ -53,7 +53,7 @@ impl Room {
             };
             bail!("{by} is {tokens}, which is more than '{}' can do: {limit}", model.name);
         }
-        let bytes = graph.map_or(0, |graph| with_data(&graph));
+        let bytes = graph.map_or(0, |graph| graph_bytes(&graph));
         // A graph that does not run is refused when it is opened, which says why.
         let contract = outline.and_then(|outline| Contract::of(&outline, config).ok());
         let token = contract.map_or(0, |contract| contract.token_bytes() as u64);
@@ -112,21 +112,12 @@ impl Room {
     }
 }
 
-/// The bytes of a graph's file and of those beside it that its name begins: its weights.
-fn with_data(graph: &Path) -> u64 {
-    let name = graph.file_name().unwrap_or_default().to_string_lossy();
-    let entries = graph.parent().and_then(|folder| std::fs::read_dir(folder).ok());
-    let files = entries.into_iter().flatten().flatten();
-    let own = files.filter(|entry| entry.file_name().to_string_lossy().starts_with(&*name));
-    own.filter_map(|entry| Some(std::fs::metadata(entry.path()).ok()?.len())).sum()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     const GB: u64 = 1_000_000_000;
-    const NEED: LaneMemory = LaneMemory { weights: 2 * GB, working: GB, token: 100_000 };
+    const NEED: LaneMemory = LaneMemory { weights: 2 * GB, working: GB, fixed_cache: 0, token: 100_000 };
 
     fn room(asked: Option<u32>, available: u64) -> Room {
         Room::new(asked, &Settings::default(), Some(Memory { total: 16 * GB, available }))

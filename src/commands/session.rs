@@ -55,6 +55,8 @@ pub fn prepare(args: &ChatArgs, after: AfterFetch) -> anyhow::Result<Prepared> {
     let paths = Paths::discover()?;
     let settings = Settings::load(&paths.settings_file())?;
     let mut display = FetchDisplay::new(after);
+    // A name that leads nowhere is said before anything is fetched.
+    named(args.model.as_deref(), &settings, &paths)?;
     let library = library(&settings, &paths, &mut display)?.path;
     let model = model(args.model.as_deref(), &settings, &paths, &mut display)?;
     let room = Room::new(args.context, &settings, Memory::look());
@@ -169,17 +171,7 @@ pub fn model(
     paths: &Paths,
     display: &mut FetchDisplay,
 ) -> anyhow::Result<PathBuf> {
-    let by = || match argument {
-        Some(_) => "--model".to_string(),
-        None => format!("model in '{}'", paths.settings_file().display()),
-    };
-    let named = match argument.or(settings.model.as_deref()) {
-        Some(named) => {
-            model_name::resolve(named, Purpose::Cpu, paths).with_context(|| format!("{} cannot be found", by()))?
-        }
-        None => Named::Default,
-    };
-    let Named::Path(named) = named else { return default_model(paths, display) };
+    let Named::Path(named) = named(argument, settings, paths)? else { return default_model(paths, display) };
     if is_ready(&named) {
         return Ok(named);
     }
@@ -190,10 +182,25 @@ pub fn model(
     .with_context(|| {
         format!(
             "{} names '{}', which is neither a model folder nor a GGUF file or checkpoint folder that can be built",
-            by(),
+            named_by(argument, paths),
             named.display()
         )
     })
+}
+
+/// Where the name of the model to chat with leads.
+fn named(argument: Option<&Path>, settings: &Settings, paths: &Paths) -> anyhow::Result<Named> {
+    let Some(name) = argument.or(settings.model.as_deref()) else { return Ok(Named::Default) };
+    model_name::resolve(name, Purpose::Cpu, paths)
+        .with_context(|| format!("{} cannot be found", named_by(argument, paths)))
+}
+
+/// What named the model.
+fn named_by(argument: Option<&Path>, paths: &Paths) -> String {
+    match argument {
+        Some(_) => "--model".to_string(),
+        None => format!("model in '{}'", paths.settings_file().display()),
+    }
 }
 
 /// The default model's folder, fetched and built where it is not there.
@@ -226,17 +233,21 @@ fn has_safetensors(folder: &Path) -> bool {
     entries.map(|entry| entry.path()).any(|path| path.extension().is_some_and(|extension| extension == "safetensors"))
 }
 
-/// The GGUF file or checkpoint folder of the model to chat with, as far as there is one.
+/// The GGUF file or checkpoint folder of the model to chat with. What is chatted with may lack one: that is `None`, or an
+/// error where one is needed and its name says where to get it.
 pub fn model_source(
     argument: Option<&Path>,
     settings: &Settings,
     paths: &Paths,
+    is_needed: bool,
     display: &mut FetchDisplay,
 ) -> anyhow::Result<Option<PathBuf>> {
     let named = match argument.or(settings.model.as_deref()) {
-        // What is chatted with may lack a source to build from; that is no error here.
         Some(named) => match model_name::resolve(named, Purpose::NpuBuild, paths) {
             Ok(named) => named,
+            Err(error) if is_needed => {
+                return Err(error.context("what the NPU's model would be built from cannot be found"));
+            }
             Err(_) => return Ok(None),
         },
         None => Named::Default,

@@ -13,6 +13,10 @@ pub enum PromptError {
     Tokenizer(#[from] TokenizerError),
     #[error("there is no message to answer")]
     NoMessage,
+    #[error(
+        "the model's chat template makes nothing of the conversation, so there is nothing to go on from; is it empty?"
+    )]
+    Empty,
     #[error("the last message needs {tokens} tokens with its template; a context of {limit} leaves room for {room}")]
     TooLong { tokens: usize, limit: usize, room: usize },
 }
@@ -46,7 +50,8 @@ pub fn tokenize(
         add_generation_prompt: true,
         ..TemplateInputs::default()
     };
-    Ok(folder.tokenizer.encode(&folder.template.render_inputs(&inputs)?)?)
+    let tokens = folder.tokenizer.encode(&folder.template.render_inputs(&inputs)?)?;
+    if tokens.is_empty() { Err(PromptError::Empty) } else { Ok(tokens) }
 }
 
 /// Leaves out the oldest turns until prompt and answer fit into `limit` tokens. `full` is the whole conversation's

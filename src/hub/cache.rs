@@ -74,6 +74,28 @@ impl RepoCache {
         has_size(&self.blob(&file.etag), file.bytes) || has_size(&self.pointer(commit, &file.path), file.bytes)
     }
 
+    /// A small file that is there.
+    pub fn read(&self, commit: &str, file: &CachedFile) -> Result<Vec<u8>, Fault> {
+        let (blob, pointer) = (self.blob(&file.etag), self.pointer(commit, &file.path));
+        let path = if blob.exists() { blob } else { pointer };
+        fs::read(&path).map_err(|error| Fault::io("reading", &path, error))
+    }
+
+    /// Removes a blob that no snapshot has, and the repository's folders where nothing else is in them.
+    pub fn forget(&self, commit: &str, file: &CachedFile) {
+        if self.pointer(commit, &file.path).exists() {
+            return;
+        }
+        // What cannot be removed takes little room.
+        let _ = fs::remove_file(self.blob(&file.etag));
+        for folder in [self.folder().join("blobs"), self.folder()] {
+            let _ = fs::remove_dir(folder);
+        }
+        if !self.folder().exists() {
+            let _ = fs::remove_dir_all(self.locks());
+        }
+    }
+
     /// Bytes of the file that are here already, whole or not.
     pub fn bytes_here(&self, commit: &str, file: &CachedFile) -> u64 {
         if self.has(commit, file) {

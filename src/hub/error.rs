@@ -51,6 +51,8 @@ pub enum Fault {
     NoRepository { endpoint: String, repo: String, with_token: bool },
     #[error("'{repo}' has no revision '{revision}'; expected the name of a branch or a tag, or a commit")]
     NoRevision { repo: String, revision: String },
+    #[error("ortalk cannot use '{repo}'. In its config.json, {problem}. Nothing else of it was fetched")]
+    Unsuitable { repo: String, problem: String },
     #[error("'{repo}' has no file '{file}' any more; run the command again")]
     NoFile { repo: String, file: String },
     #[error(

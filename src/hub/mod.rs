@@ -27,7 +27,7 @@ pub use choose::{ChoiceError, Purpose};
 pub use error::{Fault, HubError};
 pub use names::{ModelRef, NameError, RepoId};
 pub use progress::{PullProgress, PullReport, PullStage};
-pub use pull::{Plan, PullRequest, Pulled, pull};
+pub use pull::{Plan, PullRequest, Pulled, Suits, pull};
 pub use settings::{HubSettings, HubSettingsError, Token};
 pub use snapshot::{CachedRepo, Found, bytes_below, find, remove, repositories, repository};
 pub use variants::{FileEntry, Format, Variant};

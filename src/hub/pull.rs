@@ -17,6 +17,9 @@ use crate::disk;
 /// Left free on the disk beside what the files need.
 const SPARE_BYTES: u64 = 16_000_000;
 
+/// What describes a model, beside its weights.
+const CONFIG: &str = "config.json";
+
 /// What is wanted of a repository.
 #[derive(Debug, Clone)]
 pub struct PullRequest {
@@ -52,23 +55,29 @@ pub struct Pulled {
     pub fetched_bytes: u64,
 }
 
-/// Makes sure that a repository's model is in the Hub's cache; `decide` hears what was chosen before it is fetched.
+/// Whether a model with this `config.json` can be used; the error is for people.
+pub type Suits<'f> = &'f dyn Fn(Format, &[u8]) -> Result<(), String>;
+
+/// Makes sure that a repository's model is in the Hub's cache; `decide` hears what was chosen before it is fetched, and
+/// `suits` judges by the little file that describes a model whether the large ones are worth it.
 ///
 /// What was fetched before a fault, a stop or a kill is kept, and the next pull goes on from there.
 pub fn pull(
     settings: &HubSettings,
     request: &PullRequest,
+    suits: Suits<'_>,
     decide: &mut dyn FnMut(&Plan),
     report: PullReport<'_>,
 ) -> Result<Pulled, HubError> {
     let what = format!("'{}'", request.model);
     let failed = |fault| HubError { what: what.clone(), fault: Box::new(fault) };
-    run(settings, request, decide, report).map_err(failed)
+    run(settings, request, suits, decide, report).map_err(failed)
 }
 
 fn run(
     settings: &HubSettings,
     request: &PullRequest,
+    suits: Suits<'_>,
     decide: &mut dyn FnMut(&Plan),
     report: PullReport<'_>,
 ) -> Result<Pulled, Fault> {
@@ -117,6 +126,14 @@ fn run(
         expect_space(&cache, settings, missing)?;
     }
     meter.set_total(total);
+    if let Some(config) = files.iter().find(|file| file.path == CONFIG).filter(|_| missing > 0) {
+        blob::ensure(&client, &cache, repo, &commit, config, 0, &mut meter)?;
+        let text = cache.read(&commit, config)?;
+        if let Err(problem) = suits(variant.format, &text) {
+            cache.forget(&commit, config);
+            return Err(Fault::Unsuitable { repo: repo.to_string(), problem });
+        }
+    }
     let mut before = 0;
     for file in &files {
         blob::ensure(&client, &cache, repo, &commit, file, before, &mut meter)?;

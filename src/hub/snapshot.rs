@@ -166,7 +166,7 @@ fn files(snapshot: &Path) -> Vec<FileEntry> {
             match entry.file_type() {
                 Ok(kind) if kind.is_dir() => folders.push((entry.path(), format!("{path}/"))),
                 _ => {
-                    if let Ok(file) = fs::metadata(entry.path()) {
+                    if let Some(file) = fs::metadata(entry.path()).ok().filter(fs::Metadata::is_file) {
                         found.push(FileEntry { path, bytes: file.len() });
                     }
                 }

@@ -172,7 +172,9 @@ fn optimum(files: &[FileEntry]) -> Vec<Variant> {
     };
     // Older exports have decoders whose name says that both of their halves are one graph.
     let mut graphs = of_kind("model");
-    if graphs.is_empty() {
+    // Beside an encoder or an embedding it is only a part of a model that hears or sees.
+    let is_part = || stems.iter().any(|(_, stem)| stem.starts_with("encoder") || stem.contains("embed_tokens"));
+    if graphs.is_empty() && !is_part() {
         graphs = of_kind("decoder_model_merged");
     }
     let variant = |(graph, name): (&FileEntry, String)| {
@@ -347,6 +349,9 @@ pub mod tests {
     fn decoders_of_older_exports_are_found_too() {
         let paths = ["config.json", "onnx/decoder_model_merged_quantized.onnx", "onnx/decoder_model.onnx"];
         assert_eq!(names(&paths), ["quantized"]);
+        for other in ["onnx/encoder_model.onnx", "onnx/embed_tokens_q4.onnx"] {
+            assert_eq!(names(&[&paths[..], &[other]].concat()), [""; 0], "{other}");
+        }
     }
 
     #[test]

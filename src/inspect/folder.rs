@@ -4,6 +4,8 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use super::{CpuLane, Graph, InspectError, Inspection, Kind, Memory, Sizes, onnx, safetensors};
+use crate::decoder::{Contract, GraphOutline};
+use crate::model::memory::LaneMemory;
 use crate::model::{self, BUILD_FILE, CONFIG_FILE, Described, ModelFolder, NPU_FILE, NpuBundle, OptimumFolder};
 
 /// Why nothing can be built from what is built.
@@ -92,15 +94,20 @@ fn model_folder(path: &Path, files: &BTreeSet<PathBuf>, onnx: &[PathBuf]) -> Res
     if bundle.is_none() {
         found.cpu_lane = Some(CpuLane::of(&root, &config, notes));
     }
-    let (lane, number) = if bundle.is_some() { ("npu", 2) } else { ("cpu", 4) };
-    let context = model.context_length as u64;
-    let weights = match &chosen {
-        Some(graph) => model::graph_bytes(graph),
-        None => weight_files(files).map(|file| size(file)).sum(),
-    };
-    if let Some(keys_and_values) = found.sizes.keys_and_values(context, number) {
-        found.memory = vec![Memory { lane, weights, estimated: false, keys_and_values, context }];
-    }
+    let all = || weight_files(files).map(|file| size(file)).sum();
+    found.memory = vec![match &bundle {
+        Some(bundle) => Memory::new("npu", LaneMemory::on_npu(bundle, all()), bundle.context, false),
+        None => {
+            let graph = decoder.filename.as_ref().map(|graph| root.join(graph)).filter(|graph| graph.is_file());
+            let weights = graph.as_deref().map_or_else(all, model::graph_bytes);
+            // A graph that does not run keeps nothing; `cpu_lane` says why.
+            let outline = graph.as_deref().and_then(|graph| GraphOutline::read(graph).ok());
+            let contract = outline.and_then(|outline| Contract::of(&outline, model).ok());
+            let token = contract.map_or(0, |contract| contract.token_bytes() as u64);
+            let need = LaneMemory::on_cpu(model.vocab_size, weights, token);
+            Memory::new("cpu", need, model.context_length, false)
+        }
+    }];
     Ok(found.not_a_source(BUILT))
 }
 

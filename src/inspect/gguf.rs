@@ -4,11 +4,12 @@ use std::path::Path;
 
 use super::{InspectError, Inspection, Kind, Memory, Sizes, TARGETS, Target, group};
 use crate::builder::gguf::{Gguf, Tensor};
-use crate::builder::{BuildOptions, Source, SourceFiles};
+use crate::builder::{BuildError, BuildOptions, Source, SourceFiles};
 use crate::mapped_file::MappedFile;
+use crate::model::memory::{CacheShape, LaneMemory};
 
 /// The context that an NPU's graphs are built for where nobody says otherwise.
-const NPU_CONTEXT: u64 = 512;
+const NPU_CONTEXT: usize = 512;
 
 pub fn inspect(path: &Path) -> Result<Inspection, InspectError> {
     let file = MappedFile::open(path).map_err(|error| InspectError::Read { path: path.into(), error })?;
@@ -27,20 +28,35 @@ pub fn inspect(path: &Path) -> Result<Inspection, InspectError> {
     let tensor =
         |tensor: &Tensor<'_>| (tensor.kind.to_string(), tensor.elements() as u64, Some(tensor.bytes.len() as u64));
     found.weights = group(gguf.tensors().map(tensor));
-    let obstacle = obstacle(path);
-    found.targets = TARGETS.map(|target| Target { target, obstacle: obstacle.clone() }).into();
-    found.memory = [on_cpu(&gguf, &found.sizes), on_npu(&gguf, &found.sizes)].into_iter().flatten().collect();
+    judge(&mut found, path);
     Ok(found)
 }
 
-/// What the builder would say.
-pub fn obstacle(path: &Path) -> Option<String> {
-    let check = || Source::read(&SourceFiles::open(path)?, &BuildOptions::default())?.texts();
-    let error = check().err()?;
-    // The path is known already.
-    let message = error.to_string();
-    let start = format!("{}: ", path.display());
-    Some(message.strip_prefix(&start).unwrap_or(&message).to_owned())
+/// Adds what the builder would say, and what the lanes would take of what it builds.
+pub fn judge(found: &mut Inspection, path: &Path) {
+    let check = || {
+        let files = SourceFiles::open(path)?;
+        let source = Source::read(&files, &BuildOptions::default())?;
+        source.texts()?;
+        Ok::<_, BuildError>(memory(&source))
+    };
+    let obstacle = match check() {
+        Ok(memory) => {
+            found.memory = memory;
+            None
+        }
+        Err(error) => {
+            // The path is known already.
+            let message = error.to_string();
+            let rest = message.strip_prefix(&path.display().to_string()).unwrap_or_default();
+            Some(match (rest.strip_prefix(": "), rest.strip_prefix(' ')) {
+                (Some(why), _) => why.to_owned(),
+                (_, Some(what)) => format!("it {what}"),
+                _ => message.clone(),
+            })
+        }
+    };
+    found.targets = TARGETS.map(|target| Target { target, obstacle: obstacle.clone() }).into();
 }
 
 /// What the keys say, whether the architecture is known or not.
@@ -61,23 +77,20 @@ fn sizes(gguf: &Gguf<'_>, architecture: &str) -> Sizes {
     }
 }
 
-/// Matrices in 8 bits with a scale (float32) and a zero point for each 32 values; Q4_0 stays as it is, with a float32 scale.
-fn on_cpu(gguf: &Gguf<'_>, sizes: &Sizes) -> Option<Memory> {
-    let weights = gguf.tensors().map(blockwise).sum();
-    let context = sizes.context?;
-    let keys_and_values = sizes.keys_and_values(context, 4)?;
-    Some(Memory { lane: "cpu", weights, estimated: true, keys_and_values, context })
-}
-
-/// The layers' matrices in 8 bits, once for prefill and once for decode, and the vocabulary's as on the CPU.
-fn on_npu(gguf: &Gguf<'_>, sizes: &Sizes) -> Option<Memory> {
-    let is_vocabulary = |tensor: &&Tensor<'_>| ["token_embd.weight", "output.weight"].contains(&&*tensor.name);
-    let vocabulary: u64 = gguf.tensors().filter(is_vocabulary).map(blockwise).sum();
-    let layers: u64 =
-        gguf.tensors().filter(|tensor| !is_vocabulary(tensor)).map(|tensor| tensor.elements() as u64).sum();
-    let context = sizes.context?.min(NPU_CONTEXT);
-    let keys_and_values = sizes.keys_and_values(context, 2)?;
-    Some(Memory { lane: "npu", weights: vocabulary + 2 * layers, estimated: true, keys_and_values, context })
+/// What the lanes would take. On the CPU: matrices in 8 bits with a scale (float32) and a zero point for each 32 values; Q4_0
+/// stays as it is, with a float32 scale. On the NPU: the layers' matrices in 8 bits, once for prefill and once for decode,
+/// and the vocabulary's as on the CPU.
+fn memory(source: &Source<'_>) -> Vec<Memory> {
+    let sizes = &source.dimensions;
+    let shape = CacheShape { layers: sizes.layers, kv_heads: sizes.kv_heads, head_size: sizes.head_size };
+    let (of_vocabulary, of_layers): (Vec<&Tensor<'_>>, Vec<_>) =
+        source.gguf.tensors().partition(|tensor| ["token_embd.weight", "output.weight"].contains(&&*tensor.name));
+    let blocks = |tensors: &[&Tensor<'_>]| tensors.iter().map(|tensor| blockwise(tensor)).sum::<u64>();
+    let bytes: u64 = of_layers.iter().map(|tensor| tensor.elements() as u64).sum();
+    let on_cpu = LaneMemory::on_cpu(sizes.vocabulary, blocks(&of_vocabulary) + blocks(&of_layers), shape.bytes(1, 4));
+    let short = sizes.context.min(NPU_CONTEXT);
+    let on_npu = LaneMemory::on_npu_quantized(shape, short, sizes.vocabulary, blocks(&of_vocabulary) + 2 * bytes);
+    vec![Memory::new("cpu", on_cpu, sizes.context, true), Memory::new("npu", on_npu, short, true)]
 }
 
 fn blockwise(tensor: &Tensor<'_>) -> u64 {

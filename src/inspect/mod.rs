@@ -3,8 +3,8 @@
 //! One module a format finds the facts; `text` lays them out for people. A fact that a file does not tell is left out.
 //! Loading and running models is the business of `builder` and `decoder`.
 //!
-//! The memory that a lane needs is estimated: its weights, and the keys and values of a full context,
-//! `2 * layers * kv_heads * head_size * context * bytes`, in float32 on the CPU and in 16 bits on the NPU.
+//! The memory that a lane takes is what `model::memory` reckons before it is loaded, with a full context; of what is not
+//! built yet, with the weights that a build for the CPU in 8 bits and one for the NPU would make.
 
 mod cpu_lane;
 mod folder;
@@ -19,6 +19,8 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 
 pub use cpu_lane::CpuLane;
+
+use crate::model::memory::LaneMemory;
 
 /// Everything that was found.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -127,16 +129,33 @@ pub struct Target {
     pub obstacle: Option<String>,
 }
 
-/// What a lane takes.
+/// What a lane takes, in bytes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Memory {
     pub lane: &'static str,
+    /// All of it.
+    pub total: u64,
+    /// Weights as they lie in memory.
     pub weights: u64,
     /// Whether `weights` is computed from the types, not the size of files.
     pub estimated: bool,
     /// Of a full context.
     pub keys_and_values: u64,
+    /// In tokens.
     pub context: u64,
+}
+
+impl Memory {
+    fn new(lane: &'static str, need: LaneMemory, context: usize, estimated: bool) -> Self {
+        Self {
+            lane,
+            total: need.at(context),
+            weights: need.weights,
+            estimated,
+            keys_and_values: need.cache(context),
+            context: context as u64,
+        }
+    }
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -196,14 +215,6 @@ impl Inspection {
 }
 
 const TARGETS: [&str; 2] = ["cpu", "npu"];
-
-impl Sizes {
-    /// Bytes of the keys and values of `context` tokens, a number of so many bytes each.
-    fn keys_and_values(&self, context: u64, number: u64) -> Option<u64> {
-        let factors = [2, self.layers?, self.kv_heads?, self.head_size?, context, number];
-        factors.into_iter().try_fold(1, u64::checked_mul)
-    }
-}
 
 /// Groups tensors by type, the largest group first.
 fn group(tensors: impl Iterator<Item = (String, u64, Option<u64>)>) -> Vec<Weights> {

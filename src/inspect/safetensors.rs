@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use super::{InspectError, Inspection, Kind, Sizes, TARGETS, Target, gguf, group};
+use super::{InspectError, Inspection, Kind, Sizes, gguf, group};
 use crate::builder::safetensors;
 use crate::mapped_file::MappedFile;
 
@@ -38,8 +38,7 @@ pub fn inspect(path: &Path, files: &[PathBuf]) -> Result<Inspection, InspectErro
     if !path.is_dir() {
         return Ok(found.not_a_source(ALONE));
     }
-    let obstacle = gguf::obstacle(path);
-    found.targets = TARGETS.map(|target| Target { target, obstacle: obstacle.clone() }).into();
+    gguf::judge(&mut found, path);
     Ok(found)
 }
 

@@ -51,15 +51,16 @@ fn a_built_model_folder() {
     let found = inspect(&folder).unwrap();
     let stored: u64 =
         ["model.onnx", "model.onnx.data"].map(|file| folder.join(file).metadata().unwrap().len()).iter().sum();
-    assert_eq!(found.memory[0].weights, stored);
+    // A tenth more in memory.
+    assert_eq!(found.memory[0].weights, stored + stored / 10);
     // The estimate before building leaves out the graph, the tables of cosines and sines, and what aligns each of the 20 tensors'
     // parts to a page.
     let estimate = &inspect(&path).unwrap().memory[0];
     let (graph, tables) = (folder.join("model.onnx").metadata().unwrap().len(), 2 * 512 * 8 * 4);
-    let padding = (stored - graph - tables).checked_sub(estimate.weights).unwrap();
+    let padding = (stored - graph - tables).checked_sub((10 * estimate.weights).div_ceil(11)).unwrap();
     assert!(padding < 20 * 4096, "{padding}");
     let mut text = found.to_string();
-    for (size, name) in [(found.bytes, "[all]"), (stored, "[weights]")] {
+    for (size, name) in [(found.bytes, "[all]"), (found.memory[0].weights, "[weights]")] {
         text = text.replace(&format!("{:.1} kB", size as f64 / 1e3), name);
     }
     insta::assert_snapshot!("model_folder", text.replace(env!("CARGO_PKG_VERSION"), "[version]"));
@@ -146,6 +147,26 @@ fn a_folder_of_safetensors() {
 }
 
 #[test]
+fn a_checkpoint_says_what_its_lanes_would_take() {
+    let found = inspect(&fixture("models/qwen2-f16")).unwrap();
+    let built = tempfile::tempdir().unwrap();
+    let folder = built.path().join("built");
+    builder::build(&fixture("models/qwen2-f16"), &folder, &BuildOptions::default(), &mut |_| ()).unwrap();
+    let (before, after) = (&found.memory[0], &inspect(&folder).unwrap().memory[0]);
+    assert_eq!((before.keys_and_values, before.context), (after.keys_and_values, after.context));
+    // Tables, the graph, and what aligns parts to pages, which count in a model this small.
+    assert!(before.weights < after.weights && after.weights - before.weights < 60_000, "{before:?} {after:?}");
+    let dir = tempfile::tempdir().unwrap();
+    for file in ["config.json", "model.safetensors.index.json", "model-00001-of-00004.safetensors"] {
+        std::fs::copy(fixture("models/qwen2-f16").join(file), dir.path().join(file)).unwrap();
+    }
+    let found = inspect(dir.path()).unwrap();
+    let obstacle = found.targets[0].obstacle.as_deref().unwrap();
+    assert!(obstacle.starts_with("it is not whole: it has no model-00002-of-00004.safetensors"), "{obstacle}");
+    assert_eq!(found.memory, []);
+}
+
+#[test]
 fn what_cannot_be_read_is_named() {
     let cases: [(&str, Vec<u8>, &str); 9] = [
         ("m.gguf", b"GGUF".to_vec(), "is damaged"),
@@ -167,14 +188,6 @@ fn what_cannot_be_read_is_named() {
     assert!(error.contains("cannot be read"), "{error}");
     let empty = tempfile::tempdir().unwrap();
     assert!(matches!(inspect(empty.path()), Err(InspectError::Unknown(_))));
-}
-
-#[test]
-fn sizes_that_overflow_are_left_out() {
-    let sizes = Sizes { layers: Some(u64::MAX), kv_heads: Some(2), head_size: Some(2), ..Sizes::default() };
-    assert_eq!(sizes.keys_and_values(512, 4), None);
-    let small = Sizes { layers: Some(30), kv_heads: Some(3), head_size: Some(64), ..Sizes::default() };
-    assert_eq!(small.keys_and_values(512, 2), Some(2 * 30 * 3 * 64 * 512 * 2));
 }
 
 proptest! {

@@ -82,11 +82,12 @@ impl fmt::Display for CpuLane {
 
 impl fmt::Display for Memory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { lane, weights, estimated, keys_and_values, context } = self;
+        let Self { lane, total, weights, estimated, keys_and_values, context } = self;
         let estimated = if *estimated { " (est.)" } else { "" };
         writeln!(
             f,
-            "  {lane:<16} {}{estimated} of weights, {} of keys and values for {context} tokens",
+            "  {lane:<16} {}, of which {}{estimated} are weights and {} keys and values of {context} tokens",
+            bytes(*total),
             bytes(*weights),
             bytes(*keys_and_values)
         )

@@ -31,7 +31,7 @@ pub struct ModelConfig {
 pub struct TokenIds(pub Vec<u32>);
 
 #[derive(Deserialize)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "a token's number or a list of them was expected")]
 enum OneOrMany {
     One(u32),
     Many(Vec<u32>),

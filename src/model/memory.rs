@@ -22,8 +22,34 @@ pub struct LaneMemory {
     pub weights: u64,
     /// Whatever depends on neither weights nor context.
     pub working: u64,
-    /// The keys and values of one token.
+    /// Keys and values where they have their whole length from the start.
+    pub fixed_cache: u64,
+    /// The keys and values of one token where they grow.
     pub token: u64,
+}
+
+/// What the keys and values of one token are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CacheShape {
+    pub layers: usize,
+    pub kv_heads: usize,
+    pub head_size: usize,
+}
+
+impl CacheShape {
+    /// Keys and values of so many tokens, as numbers of so many bytes.
+    pub fn bytes(self, tokens: usize, number: u64) -> u64 {
+        let Self { layers, kv_heads, head_size } = self;
+        let sizes = [layers, kv_heads, head_size, tokens].map(|size| size as u64);
+        sizes.into_iter().fold(2 * number, u64::saturating_mul)
+    }
+}
+
+impl From<&NpuBundle> for CacheShape {
+    fn from(bundle: &NpuBundle) -> Self {
+        let NpuBundle { layers, kv_heads, head_size, .. } = *bundle;
+        Self { layers, kv_heads, head_size }
+    }
 }
 
 /// Why a model does not get the context that it should have. The texts say what to do.
@@ -46,14 +72,32 @@ pub enum NoRoom {
 impl LaneMemory {
     /// Of a decoder in one graph on the CPU, whose files have so many bytes. What a `token` takes is in its graph.
     pub fn on_cpu(vocabulary: usize, weight_files: u64, token: u64) -> Self {
-        Self { weights: weight_files + weight_files / 10, working: WORKING + 4 * vocabulary as u64, token }
+        Self {
+            weights: weight_files + weight_files / 10,
+            working: WORKING + 4 * vocabulary as u64,
+            fixed_cache: 0,
+            token,
+        }
     }
 
     /// Of a bundle on an NPU. Its cache has its whole length from the start.
     pub fn on_npu(bundle: &NpuBundle, weight_files: u64) -> Self {
         let number = if bundle.quantization.is_some() { 2 } else { 4 };
-        let cache = number * (2 * bundle.layers * bundle.kv_heads * bundle.head_size * bundle.context) as u64;
-        Self { weights: weight_files, working: WORKING + 4 * bundle.vocabulary as u64 + cache, token: 0 }
+        Self::with_fixed_cache(bundle.into(), bundle.context, number, bundle.vocabulary, weight_files)
+    }
+
+    /// Of a bundle that would be built with quantized activations.
+    pub fn on_npu_quantized(shape: CacheShape, context: usize, vocabulary: usize, weight_files: u64) -> Self {
+        Self::with_fixed_cache(shape, context, 2, vocabulary, weight_files)
+    }
+
+    fn with_fixed_cache(shape: CacheShape, context: usize, number: u64, vocabulary: usize, weight_files: u64) -> Self {
+        Self {
+            weights: weight_files,
+            working: WORKING + 4 * vocabulary as u64,
+            fixed_cache: shape.bytes(context, number),
+            token: 0,
+        }
     }
 
     /// Of everything, with a full context.
@@ -62,7 +106,7 @@ impl LaneMemory {
     }
 
     pub fn cache(&self, context: usize) -> u64 {
-        self.token.saturating_mul(context as u64)
+        self.token.saturating_mul(context as u64).saturating_add(self.fixed_cache)
     }
 
     /// How many tokens fit. With `asked`, all of them must; else at most `longest`, and fewer where there is no room.
@@ -103,7 +147,7 @@ mod tests {
 
     const GB: u64 = 1_000_000_000;
     /// 3 GB, and 1 GB for each 10,000 tokens.
-    const NEED: LaneMemory = LaneMemory { weights: 2 * GB, working: GB, token: 100_000 };
+    const NEED: LaneMemory = LaneMemory { weights: 2 * GB, working: GB, fixed_cache: 0, token: 100_000 };
 
     #[test]
     fn the_context_is_what_fits() {
@@ -139,5 +183,12 @@ mod tests {
         let need = LaneMemory { token: 0, ..NEED };
         assert_eq!(need.context_within(512, None, 8 * GB, 3 * GB), Ok(512));
         assert!(need.context_within(512, None, 8 * GB, 3 * GB - 1).is_err());
+    }
+
+    #[test]
+    fn the_default_model_s_cache() {
+        let shape = CacheShape { layers: 30, kv_heads: 3, head_size: 64 };
+        // 30 layers of 3 heads of 64 keys and as many values, in float32.
+        assert_eq!(shape.bytes(1, 4), 30 * 3 * 64 * 2 * 4);
     }
 }

@@ -58,11 +58,16 @@ pub struct ModelFolder {
 pub enum ModelError {
     #[error("'{}' is no model folder: it has neither {CONFIG_FILE} nor config.json with onnx/model*.onnx; `ortalk build` makes one from a GGUF file or a checkpoint folder", .0.display())]
     NotAModelFolder(PathBuf),
+    #[error("'{}' is one graph of a model; give the folder that it is in", .0.display())]
+    GraphAlone(PathBuf),
     #[error("'{}' cannot be read: {error}", path.display())]
     Read { path: PathBuf, error: std::io::Error },
     #[error("'{}' is not right: {reason}", path.display())]
     Invalid { path: PathBuf, reason: String },
-    #[error("'{}' has no chat template: neither chat_template.jinja nor chat_template in tokenizer_config.json", .0.display())]
+    #[error(
+        "'{}' has no chat template: neither chat_template.jinja nor chat_template in tokenizer_config.json. Models that are \
+         not trained for chats have none; take the model's instruct form", .0.display()
+    )]
     NoTemplate(PathBuf),
     #[error(transparent)]
     TemplateSource(#[from] SourcesError),
@@ -100,7 +105,13 @@ impl Described {
             let notes = config.model.decoder.session_options.ignored.clone();
             return Ok(Self { root: path.into(), config, notes });
         }
-        let Some(folder) = OptimumFolder::find(path)? else { return Err(ModelError::NotAModelFolder(path.into())) };
+        let Some(folder) = OptimumFolder::find(path)? else {
+            let has_folder = path.parent().is_some_and(|folder| folder.join(CONFIG_FILE).is_file());
+            return Err(match has_folder && path.is_file() {
+                true => ModelError::GraphAlone(path.into()),
+                false => ModelError::NotAModelFolder(path.into()),
+            });
+        };
         let config = folder.config()?;
         config.check().map_err(|reason| ModelError::Invalid { path: folder.root.join("config.json"), reason })?;
         Ok(Self { root: folder.root, config, notes: vec![format!("runs {}", folder.choice)] })
@@ -188,6 +199,17 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let error = ModelFolder::open(dir.path()).err().unwrap().to_string();
         assert!(error.contains("genai_config.json") && error.contains("ortalk build"), "{error}");
+    }
+
+    #[test]
+    fn a_graph_of_a_model_folder_leads_to_the_folder() {
+        let dir = tempfile::tempdir().unwrap();
+        let graph = dir.path().join("model.onnx");
+        std::fs::write(&graph, "").unwrap();
+        let error = || ModelFolder::open(&graph).err().unwrap();
+        assert!(matches!(error(), ModelError::NotAModelFolder(_)));
+        std::fs::write(dir.path().join(CONFIG_FILE), "{}").unwrap();
+        assert!(error().to_string().contains("give the folder that it is in"));
     }
 
     #[test]

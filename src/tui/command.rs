@@ -27,6 +27,11 @@ pub enum Typed<'a> {
     Message(Message<'a>),
     /// A word behind a slash that is no command; it is never sent to the model by mistake.
     Unknown(&'a str),
+    /// A command with something behind it that is not its own; neither is this sent.
+    Misused {
+        word: &'a str,
+        takes: &'static str,
+    },
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,6 +61,8 @@ pub fn parse(typed: &str) -> Typed<'_> {
         ("/clear", "") => Typed::Clear,
         ("/think", "" | "on") => Typed::Think(true),
         ("/think", "off") => Typed::Think(false),
+        ("/think", _) => Typed::Misused { word, takes: "on or off" },
+        ("/quit" | "/exit" | "/help" | "/clear", _) => Typed::Misused { word, takes: "nothing behind it" },
         _ => Typed::Unknown(word),
     }
 }
@@ -98,10 +105,10 @@ mod tests {
             ("/think", Typed::Think(true)),
             ("/think on ", Typed::Think(true)),
             ("/think\noff", Typed::Think(false)),
-            ("/think about it", Typed::Unknown("/think")),
+            ("/think about it", Typed::Misused { word: "/think", takes: "on or off" }),
             ("/quit", Typed::Quit),
             ("/exit ", Typed::Quit),
-            ("/quit now", Typed::Unknown("/quit")),
+            ("/quit now", Typed::Misused { word: "/quit", takes: "nothing behind it" }),
             ("/", Typed::Unknown("/")),
         ] {
             assert_eq!(parse(typed), expected, "{typed:?}");

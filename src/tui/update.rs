@@ -343,6 +343,9 @@ fn run_command(state: &mut State, now: Instant, effects: &mut Vec<Effect>) {
             let word = super::text::truncate(word, 20, "...");
             state.hint = Some(format!("'{word}' is no command, F1 lists them; a space in front sends it"));
         }
+        Typed::Misused { word, takes } => {
+            state.hint = Some(format!("{word} takes {takes}; a space in front sends it"));
+        }
         Typed::Message(_) => {}
     }
 }

@@ -21,6 +21,9 @@ fn thinking_is_not_sent_again_and_can_be_switched() {
     desk.finish(FinishReason::Stop);
     let texts: Vec<&str> = desk.state.conversation.blocks().iter().map(Block::shown).collect();
     assert_eq!(texts, ["one", "two"]);
+    assert_eq!(desk.send("/think hard"), []);
+    assert_eq!(desk.state.hint.as_deref(), Some("/think takes on or off; a space in front sends it"));
+    desk.ctrl('u');
     desk.send("/think off");
     assert_eq!(desk.state.hint.as_deref(), Some("answers without thinking from now on"));
     let effects = desk.send("three");

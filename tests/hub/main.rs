@@ -3,6 +3,7 @@
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+mod end_to_end;
 mod faults;
 mod interop;
 mod models;

@@ -76,11 +76,16 @@ fn what_ortalk_built_from_a_file_that_is_gone_is_pruned() {
     };
     build("kept-1", env!("CARGO_PKG_VERSION"));
     build("old-2", "0.0.0");
+    let work = models.join("npu/.b-3.work/export");
+    fs::create_dir_all(&work).unwrap();
+    fs::write(work.join("model.onnx.data"), bytes(2_000_000, 1)).unwrap();
     let said = failed(&user.run(&["models", "prune"]));
-    assert!(said.contains("remove these 1") && said.contains("--yes"), "{said}");
+    assert!(said.contains("remove these 2") && said.contains("--yes"), "{said}");
     let output = user.run(&["models", "prune", "--yes"]);
     assert!(stderr(&output).contains("old-2: another version of ortalk built it"), "{}", stderr(&output));
+    assert!(stderr(&output).contains(".b-3.work: a build left it that did not end (2.0 MB)"), "{}", stderr(&output));
     assert!(models.join("kept-1").exists() && !models.join("old-2").exists());
+    assert!(!models.join("npu/.b-3.work").exists());
     assert!(stderr(&user.run(&["models", "prune"])).contains("nothing is out of date"));
     let output = user.run(&["models", "remove", "kept-1", "--yes"]);
     assert!(output.status.success() && !models.join("kept-1").exists());
@@ -90,17 +95,19 @@ fn what_ortalk_built_from_a_file_that_is_gone_is_pruned() {
 fn a_model_is_named_by_its_repository_everywhere() {
     let server = Server::with(
         "some/other",
-        &[("config.json", br#"{"architectures": ["None"]}"#.to_vec()), ("model.safetensors", tiny_safetensors())],
+        &[("config.json", br#"{"model_type": "llama"}"#.to_vec()), ("model.safetensors", tiny_safetensors())],
     );
     let user = User::of(&server);
     let before = failed(&user.run(&["inspect", "some/other"]));
     assert!(before.contains("`ortalk pull some/other` fetches it"), "{before}");
-    for arguments in
-        [&["run", "-m", "some/other", "hello"][..], &["bench", "-m", "some/other"], &["build", "some/other", "-o", "x"]]
-    {
+    for (arguments, pull) in [
+        (&["run", "-m", "some/other", "hello"][..], "`ortalk pull some/other`"),
+        (&["bench", "-m", "some/other"], "`ortalk pull some/other`"),
+        (&["build", "some/other", "-o", "x"], "`ortalk pull some/other --for npu`"),
+    ] {
         let said =
             failed(&user.command(arguments).env("ORT_DYLIB_PATH", env!("CARGO_BIN_EXE_ortalk")).output().unwrap());
-        assert!(said.contains("`ortalk pull some/other` fetches it"), "{said}");
+        assert!(said.contains(&format!("{pull} fetches it")), "{said}");
     }
     user.pull("some/other");
     let found = stdout(&user.run(&["inspect", "some/other"]));
@@ -116,7 +123,10 @@ fn a_name_of_the_catalogue_pulls_what_it_stands_for() {
     let files =
         [("config.json", b"{}".to_vec()), ("onnx/model_q4.onnx", bytes(5000, 1)), ("onnx/model.onnx", bytes(6000, 2))];
     let server = Server::with("onnx-community/Qwen3-0.6B-ONNX", &files);
-    server.add("Qwen/Qwen3-0.6B", &[("config.json", b"{}".to_vec()), ("model.safetensors", tiny_safetensors())]);
+    server.add(
+        "Qwen/Qwen3-0.6B",
+        &[("config.json", br#"{"model_type": "qwen3"}"#.to_vec()), ("model.safetensors", tiny_safetensors())],
+    );
     let user = User::of(&server);
     let missing = failed(&user.run(&["inspect", "qwen3-0.6b"]));
     assert!(missing.contains("`ortalk pull qwen3-0.6b` fetches it"), "{missing}");

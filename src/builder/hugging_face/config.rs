@@ -206,7 +206,11 @@ fn model_type(config: &Value) -> Result<&'static ModelType, ModelError> {
     let found = config.get("model_type").unwrap_or(&Value::Null);
     MODEL_TYPES.iter().find(|model| found.as_str() == Some(model.name)).ok_or_else(|| ModelError::Architecture {
         key: "model_type",
-        found: found.as_str().map_or_else(|| found.to_string(), str::to_owned),
+        found: match found {
+            Value::String(name) => name.clone(),
+            Value::Null => "missing".to_owned(),
+            other => other.to_string(),
+        },
         known: MODEL_TYPES.each_ref().map(|model| model.name).join(", "),
     })
 }

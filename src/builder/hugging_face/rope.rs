@@ -48,8 +48,12 @@ impl Rope {
     /// transformers 5 has all in `rope_parameters`, one for each kind of layer where they differ; before, all but the base
     /// was in `rope_scaling`.
     pub fn read(config: &Value) -> Result<Self, ModelError> {
-        let parameters = present(config, "rope_parameters").or_else(|| present(config, "rope_scaling"));
-        let parameters = parameters.unwrap_or(&Value::Null);
+        let keys = ["rope_parameters", "rope_scaling"];
+        let parameters = keys.into_iter().find_map(|key| Some((key, present(config, key)?)));
+        if let Some((key, found)) = parameters.filter(|(_, found)| !found.is_object()) {
+            return Err(wrong(key, found, "an object, as in {\"rope_type\": \"default\"}"));
+        }
+        let parameters = parameters.map_or(&Value::Null, |(_, found)| found);
         let window = present(parameters, "sliding_attention");
         let parameters = present(parameters, "full_attention").unwrap_or(parameters);
         let base = |parameters: &Value, key: &str| {

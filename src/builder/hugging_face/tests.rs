@@ -350,6 +350,7 @@ fn what_is_not_right_is_told_in_the_folder_s_own_words() {
         (config("final_logit_softcapping", json!(-1.0)), "key \"final_logit_softcapping\" is -1, expected more than 0"),
         (config("use_bidirectional_attention", json!(true)), "key \"use_bidirectional_attention\" is true"),
         (config("rope_scaling", json!({"type": "su"})), "key \"short_factor\" is null, expected a list of numbers"),
+        (config("rope_scaling", json!("linear")), "key \"rope_scaling\" is \"linear\", expected an object"),
         (config("rope_scaling", scaled("yarn")), "key \"rope_type\" is \"yarn\", expected \"default\", \"linear\", "),
         (config("rope_scaling", scaled("linear")), "key \"factor\" is 0.5, expected at least 1"),
         (config("quantization_config", json!({"quant_method": "gptq"})), "key \"quantization_config\" is \"gptq\""),
@@ -362,7 +363,10 @@ fn what_is_not_right_is_told_in_the_folder_s_own_words() {
             written(INDEX, br#"{"weight_map": {"a": "../model.safetensors"}}"#),
             "expected the name of a .safetensors file",
         ),
-        (written(INDEX, br#"{"weight_map": {"a": "absent.safetensors"}}"#), "absent.safetensors: "),
+        (
+            written(INDEX, br#"{"weight_map": {"a": "absent.safetensors"}}"#),
+            "is not whole: it has no absent.safetensors, which its",
+        ),
         (
             written("model-2.safetensors", &file(&[("x", "I64", &[2])])),
             "model-2.safetensors: tensor \"x\" has the type I64",
@@ -375,6 +379,23 @@ fn what_is_not_right_is_told_in_the_folder_s_own_words() {
     ] {
         assert!(message.contains(expected), "{message}\nshould contain\n{expected}");
     }
+}
+
+#[test]
+fn what_is_no_source_leads_to_one() {
+    let folder = Folder::new();
+    let message = |path: &Path| SourceFiles::open(path).unwrap_err().to_string();
+    std::fs::write(folder.path().join(WEIGHTS), "").unwrap();
+    assert!(message(&folder.path().join(WEIGHTS)).contains("give the folder that it is in"));
+    for file in [WEIGHTS, INDEX] {
+        std::fs::remove_file(folder.path().join(file)).unwrap();
+    }
+    folder.write(CONFIG, folder.config.to_string().as_bytes());
+    assert!(message(folder.path()).contains("has neither model.safetensors nor"));
+    folder.write("model.onnx", b"");
+    assert!(message(folder.path()).contains("graphs that are built already"));
+    folder.write("genai_config.json", b"{}");
+    assert!(message(folder.path()).contains("is a model folder already"));
 }
 
 #[test]

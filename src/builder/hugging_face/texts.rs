@@ -1,5 +1,7 @@
 //! The tokenizer's files, the chat template, and what `generation_config.json` recommends.
 
+use std::io::ErrorKind;
+
 use serde_json::Value;
 
 use super::config::{present, wrong};
@@ -18,7 +20,15 @@ impl Checkpoint {
     /// For a model whose embedding has so many rows.
     pub fn texts(&self, rows: usize) -> Result<Texts, BuildError> {
         let path = self.folder.join(TOKENIZER);
-        let tokenizer = std::fs::read(&path).map_err(|error| BuildError::Read { path: path.clone(), error })?;
+        let tokenizer = std::fs::read(&path).map_err(|error| match error.kind() {
+            ErrorKind::NotFound => BuildError::Checkpoint {
+                path: self.folder.clone(),
+                problem: format!(
+                    "has no {TOKENIZER}; other formats of vocabularies are not read, except in a GGUF file"
+                ),
+            },
+            _ => BuildError::Read { path: path.clone(), error },
+        })?;
         // What it says is checked by the library that will use it.
         let understood = Tokenizer::open(&path).map_err(|error| BuildError::Checkpoint {
             path: self.folder.clone(),

@@ -48,7 +48,7 @@ pub use compiled::serve_judge;
 pub use error::NpuBuildError;
 pub use laboratory::{BoxedError, CalibrationData, Candidate, Laboratory, Verdict};
 pub use local::LocalLaboratory;
-pub use stage::{NpuStage, StageRecord};
+pub use stage::{NpuStage, StageRecord, is_worked_in};
 
 /// How graphs are written and quantized. A folder built by another recipe differs in accuracy, so this name must change
 /// with what the modules here write.
@@ -203,12 +203,15 @@ pub fn build(
     })
 }
 
+/// The end of a working folder's name.
+pub const WORK: &str = ".work";
+
 /// Where a build of `output` works, which stays when it fails or is stopped: `.NAME.work` beside it.
 pub fn work_folder(output: &Path) -> Result<PathBuf, BuildError> {
     let failed = |error| BuildError::Write { path: output.to_owned(), error };
     let absolute = std::path::absolute(output).map_err(failed)?;
     match (absolute.parent(), absolute.file_name()) {
-        (Some(parent), Some(name)) => Ok(parent.join(format!(".{}.work", name.to_string_lossy()))),
+        (Some(parent), Some(name)) => Ok(parent.join(format!(".{}{WORK}", name.to_string_lossy()))),
         _ => Err(failed(io::Error::new(io::ErrorKind::InvalidInput, "expected a path that ends in a name"))),
     }
 }

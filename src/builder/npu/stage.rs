@@ -53,6 +53,16 @@ struct Manifest {
     done: Vec<StageRecord>,
 }
 
+/// Whether a build works in this folder now.
+pub fn is_worked_in(folder: &Path) -> std::io::Result<bool> {
+    let Ok(lock) = File::open(folder.join(LOCK)) else { return Ok(false) };
+    match lock.try_lock() {
+        Ok(()) => Ok(false),
+        Err(TryLockError::WouldBlock) => Ok(true),
+        Err(TryLockError::Error(error)) => Err(error),
+    }
+}
+
 /// The folder in which a build works; nobody else does while this lives.
 #[derive(Debug)]
 pub struct WorkFolder {

@@ -129,7 +129,7 @@ fn remove(name: &str, yes: bool, paths: &Paths, settings: &HubSettings) -> anyho
     eprintln!("removed {name}: {} are free now", megabytes(freed));
     let stale = builder::built(&paths.models()).iter().filter(|built| built.stale.is_some()).count();
     if stale > 0 {
-        eprintln!("{stale} built from it or from others that are gone: `ortalk models prune` removes them");
+        eprintln!("{stale} of what ortalk built is out of date: `ortalk models prune` removes it");
     }
     Ok(())
 }
@@ -171,7 +171,9 @@ fn of_this_variant(model: &ModelRef) -> ModelRef {
 }
 
 fn prune(yes: bool, paths: &Paths) -> anyhow::Result<()> {
-    let stale: Vec<Built> = builder::built(&paths.models()).into_iter().filter(|built| built.stale.is_some()).collect();
+    let mut stale = builder::built(&paths.models());
+    stale.retain(|built| built.stale.is_some());
+    stale.extend(builder::leftovers(&paths.models()));
     if stale.is_empty() {
         eprintln!("nothing is out of date");
         return Ok(());
