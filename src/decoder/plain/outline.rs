@@ -41,7 +41,8 @@ impl GraphOutline {
         Self::parse(BufReader::new(file), length)
     }
 
-    fn parse(source: impl BufRead + Seek, length: u64) -> io::Result<Self> {
+    /// Reads a file of `length` bytes. No more is kept of it than it has.
+    pub fn parse(source: impl BufRead + Seek, length: u64) -> io::Result<Self> {
         let mut message = Message { source, at: 0 };
         let mut found = Self::default();
         let (mut inputs, mut defaults) = (Vec::new(), HashSet::new());
@@ -337,6 +338,35 @@ mod tests {
             bytes[at] = byte;
             bytes.truncate(length);
             let _ = parse(&bytes);
+        }
+
+        #[test]
+        fn any_bytes_are_survived(bytes in prop::collection::vec(any::<u8>(), 0..256)) {
+            let _ = parse(&bytes);
+            let _ = parse(&field(7, &bytes));
+            let _ = parse(&field(7, &field(11, &bytes)));
+        }
+
+        /// Numbers of all sizes where a real file has others. What is kept of it is no more than it has.
+        #[test]
+        fn a_damaged_model_is_survived(
+            changes in prop::collection::vec((any::<prop::sample::Index>(), prop_oneof![any::<u8>(), Just(0xff)], 1..11_usize), 1..6),
+            cut in any::<prop::sample::Index>(),
+        ) {
+            let mut bytes = include_bytes!("../../../tests/fixtures/genai/int4/model.onnx").to_vec();
+            for (at, byte, count) in changes {
+                let at = at.index(bytes.len() - count);
+                bytes[at..at + count].fill(byte);
+            }
+            for bytes in [&bytes[..], &bytes[..cut.index(bytes.len())]] {
+                let Ok(found) = parse(bytes) else { continue };
+                let ports = [&found.inputs, &found.optional_inputs, &found.outputs].into_iter().flatten();
+                let in_ports: usize = ports.map(|port| port.name.len() + port.shape.len()).sum();
+                let in_nodes: usize =
+                    found.nodes.iter().map(|node| node.operator.len() + node.inputs.concat().len()).sum();
+                // A byte that is no character becomes a replacement of three.
+                prop_assert!(in_ports + in_nodes <= 3 * bytes.len());
+            }
         }
     }
 }
