@@ -1,14 +1,16 @@
 #!/usr/bin/env python3
-"""Builds a model of a real one's shape, with random weights, and says what that takes: time for each stage, size, memory.
+"""Builds a model of a real one's shape for the CPU, with random weights, and says what that takes: time, size, memory.
 
-    model_shapes.py ORTALK SHAPE [--target cpu|npu] [--precision P] [--run] [--llama TYPE] ... [-- MORE OF ortalk build]
+    model_shapes.py ORTALK SHAPE [--precision P] [--run] [--llama TYPE] ... [-- MORE OF ortalk build]
+
+A build for the NPU would be refused, since random weights predict nothing: `npu_shape.py` makes weights that do.
 
 The checkpoint (safetensors in bf16, several shards) is made in --work and removed at the end; what is built from it as well,
 without --keep. Layers can be left out by --layers. Memory is that of ortalk and its children, read twenty times a second from
 /proc, at its highest in each stage: "resident" has the pages of mapped files in it, which the system takes back when it needs
 them, "own" does not.
 
---run measures the CPU's folder by `ortalk bench`. --llama Q8_0 (or Q4_0) quantizes the same weights for llama.cpp with the
+--run measures the folder by `ortalk bench`. --llama Q8_0 (or Q4_0) quantizes the same weights for llama.cpp with the
 `gguf` package and measures them through `llama_cpp` in turn with ortalk, in --rounds rounds; what counts is the ratio within
 a round. --llama-python names the Python that has llama_cpp. Needs Linux and NumPy.
 """
@@ -252,9 +254,8 @@ class Memory(threading.Thread):
 
 
 def build(arguments, source, output):
-    command = [arguments.ortalk, "build", source, "--output", output, "--target", arguments.target]
+    command = [arguments.ortalk, "build", source, "--output", output, "--target", "cpu"]
     command += ["--precision", arguments.precision] if arguments.precision else []
-    command += ["--soc", arguments.soc] if arguments.target == "npu" else []
     started = time.perf_counter()
     process = subprocess.Popen([*map(str, command), *arguments.more], stderr=subprocess.PIPE, text=True)
     memory, peak = Memory(process.pid), [0, 0]
@@ -332,9 +333,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("ortalk")
     parser.add_argument("shape", choices=SHAPES)
-    parser.add_argument("--target", choices=["cpu", "npu"], default="cpu")
     parser.add_argument("--precision")
-    parser.add_argument("--soc", default="x-elite")
     parser.add_argument("--layers", type=int)
     parser.add_argument("--work", type=Path, default=Path("target/model-shapes"))
     parser.add_argument("--keep", action="store_true")

@@ -11,13 +11,11 @@ sum. So the token that comes next in the chain stands out from the noise, with a
 has learnt something. The MLP is linear there because its gate sees a constant: one dimension of the residual stream is 8 in all
 tokens, an outlier as real models have them.
 
-The tokenizer is a byte-level BPE, trained on Python's own library. Memory is that of ortalk and its children, every quarter of a
-second from /proc: "resident" has the pages of mapped files in it, which the system takes back when it needs them, "own" does
-not. Needs Linux, NumPy and tokenizers.
+The tokenizer is a byte-level BPE, trained on Python's own library. Memory is as in `model_shapes.py`, which builds models of
+several shapes for the CPU. Needs Linux, NumPy and tokenizers.
 """
 import argparse
 import json
-import os
 import resource
 import shutil
 import struct
@@ -30,6 +28,8 @@ from pathlib import Path
 import numpy as np
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
+from model_shapes import SPECIAL, TEMPLATE, Memory
+
 HIDDEN, FEED_FORWARD, HEADS, KV_HEADS, HEAD_SIZE, VOCABULARY = 1024, 3072, 16, 8, 128, 151_936
 # Rows of the embedding that no token has.
 SPARE = 293
@@ -37,9 +37,6 @@ CHAIN = 64
 CONSTANT = 8.0
 # The variance that the layers add, where the embedding's is 1.
 NOISE = 4.0
-SPECIAL = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
-TEMPLATE = ("{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
-            "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}")
 STAGES = ["export", "calibrate", "quantize", "compile", "judge", None]
 
 
@@ -156,42 +153,17 @@ def make_checkpoint(folder, layers):
     (folder / "model.safetensors.index.json").write_text(json.dumps({"metadata": {}, "weight_map": places}))
 
 
-def family(pid):
-    pids = [pid]
-    for parent in pids:
-        try:
-            for thread in os.listdir(f"/proc/{parent}/task"):
-                pids += map(int, Path(f"/proc/{parent}/task/{thread}/children").read_text().split())
-        except OSError:
-            pass
-    return pids
-
-
-def memory(pid):
-    """Resident and own kilobytes."""
-    sizes = [0, 0]
-    for member in family(pid):
-        try:
-            lines = dict(line.split(":", 1) for line in Path(f"/proc/{member}/status").read_text().splitlines())
-            sizes = [size + int(lines[key].split()[0]) for size, key in zip(sizes, ("VmRSS", "RssAnon"))]
-        except (OSError, KeyError):
-            pass
-    return sizes
-
-
 def measured(command):
     """Runs a command: what it said, its seconds, processor seconds, and highest memory."""
-    before, started, highest = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic(), [0, 0]
+    before, started = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
-    while process.poll() is None:
-        highest = [max(pair) for pair in zip(highest, memory(process.pid))]
-        time.sleep(0.25)
-    said = process.stderr.read()
+    memory = Memory(process.pid)
+    said = process.communicate()[1]
     if process.returncode:
         sys.exit(f"{command} failed:\n{said}")
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     processor = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    return said, time.monotonic() - started, processor, highest
+    return said, time.monotonic() - started, processor, [size / 1e6 for size in memory.take()]
 
 
 def main():
@@ -213,11 +185,11 @@ def main():
         said, seconds, processor, highest = measured(command)
         totals = [totals[0] + seconds, totals[1] + processor]
         most = [max(pair) for pair in zip(most, highest)]
-        print(f"{stage or 'assemble':<12}{seconds:9.1f}{processor:11.1f}{highest[0] / 1e3:13.0f}{highest[1] / 1e3:8.0f}",
+        print(f"{stage or 'assemble':<12}{seconds:9.1f}{processor:11.1f}{highest[0]:13.0f}{highest[1]:8.0f}",
               flush=True)
         if stage is None:
             print(said)
-    print(f"all{totals[0]:18.1f}{totals[1]:11.1f}{most[0] / 1e3:13.0f}{most[1] / 1e3:8.0f}")
+    print(f"all{totals[0]:18.1f}{totals[1]:11.1f}{most[0]:13.0f}{most[1]:8.0f}")
     nodes = json.loads((output / "ortalk_npu.json").read_text())["compiled_nodes"]
     print(f"nodes on the NPU, all that there are: {nodes['prefill']} of prefill, {nodes['decode']} of decode")
     if not arguments.keep:

@@ -16,10 +16,10 @@ use super::error::ModelError;
 use super::gguf::{Gguf, Tensor};
 use super::graph::{Attribute, GraphWriter, MICROSOFT, ONNX, Size, float_bytes};
 use super::matrices::{self, Accuracy, Product};
-use super::onnx_proto::DataType;
 use super::precision::CpuPrecision;
 use super::source::Source;
 use super::weights::{Rows, StoreError, Stored, store};
+use crate::onnx_file::DataType;
 
 /// Rows of the cosine and sine tables computed at a time.
 const POSITIONS: usize = 4096;

@@ -8,8 +8,9 @@ use std::io::{self, Seek, SeekFrom, Write};
 use std::path::Path;
 
 use prost::Message;
+use prost::bytes::Bytes;
 
-use super::onnx_proto::{
+use crate::onnx_file::{
     AttributeProto, AttributeType, DataLocation, DataType, Dimension, DimensionProto, GraphProto, ModelProto,
     NodeProto, OperatorSetIdProto, StringStringEntryProto, TensorProto, TensorShapeProto, TensorTypeProto, TypeProto,
     ValueInfoProto,
@@ -147,9 +148,10 @@ impl GraphWriter {
                     Attribute::Float(name, value) => {
                         AttributeProto { f: Some(value), ..of(name, AttributeType::Float) }
                     }
-                    Attribute::String(name, value) => {
-                        AttributeProto { s: Some(value.into()), ..of(name, AttributeType::String) }
-                    }
+                    Attribute::String(name, value) => AttributeProto {
+                        s: Some(Bytes::from_static(value.as_bytes())),
+                        ..of(name, AttributeType::String)
+                    },
                 }
             })
             .collect();
@@ -183,7 +185,7 @@ impl GraphWriter {
             dims: dims(shape),
             data_type: Some(kind.into()),
             name: Some(name.to_owned()),
-            raw_data: Some(bytes),
+            raw_data: Some(bytes.into()),
             ..TensorProto::default()
         });
     }
@@ -228,6 +230,7 @@ impl GraphWriter {
             producer_version: Some(env!("CARGO_PKG_VERSION").to_owned()),
             graph: Some(self.graph),
             opset_import: vec![opset(ONNX, operators), opset(MICROSOFT, 1)],
+            ..ModelProto::default()
         };
         let bytes = model.encode_to_vec();
         let mut file = File::create_new(folder.join(name))?;

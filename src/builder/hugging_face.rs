@@ -22,8 +22,8 @@ use super::architecture::{Architecture, EMBEDDING, OUTPUT, OUTPUT_NORM};
 use super::blocks::TensorType;
 use super::error::{BuildError, ModelError};
 use super::gguf::{Gguf, GgufError, Tensor};
-use super::mapped_file::MappedFile;
 use super::safetensors;
+use crate::mapped_file::MappedFile;
 
 const CONFIG: &str = "config.json";
 const WEIGHTS: &str = "model.safetensors";

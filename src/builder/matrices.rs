@@ -5,9 +5,9 @@
 use std::io;
 
 use super::graph::{Attribute, GraphWriter, MICROSOFT, ONNX};
-use super::onnx_proto::DataType;
 use super::repack::{BlockFormat, Layout};
 use super::weights::Stored;
+use crate::onnx_file::DataType;
 
 /// How a product with a matrix in blocks is computed (`MatMulNBits`' accuracy_level). Others are computed in float32.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

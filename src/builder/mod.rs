@@ -17,10 +17,8 @@ mod genai_config;
 pub mod gguf;
 mod graph;
 mod hugging_face;
-mod mapped_file;
 mod matrices;
 pub mod npu;
-mod onnx_proto;
 mod precision;
 mod repack;
 pub mod safetensors;
@@ -46,7 +44,6 @@ pub use built::{Built, built, built_named, remove_built};
 pub use cache::{Step, cached, cached_npu, find_npu};
 
 pub use blocks::TensorType;
-pub use mapped_file::MappedFile;
 pub use source::{Source, SourceFiles, is_checkpoint, name};
 
 pub use error::{BuildError, ModelError};

@@ -14,9 +14,9 @@ use super::folder::NewFolder;
 use super::genai_config::{Graphs, SamplingDefaults, genai_config};
 use super::gguf::{Gguf, GgufError, Tensor};
 use super::hugging_face::Checkpoint;
-use super::mapped_file::MappedFile;
 use super::tokenizer::Vocabulary;
 use super::weights::StoreError;
+use crate::mapped_file::MappedFile;
 use crate::model::{CONFIG_FILE, TemplateSources, name_in_hub_cache};
 
 /// A checkpoint's files, opened.

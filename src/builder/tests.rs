@@ -12,9 +12,9 @@ use prost::Message;
 use serde_json::Value;
 
 use super::blocks::TensorType;
-use super::onnx_proto::{DataType, Dimension, ModelProto, NodeProto, TensorProto};
 use super::testing::{GgufWriter, Tiny, array, boolean, f32_value, text, tiny_llama, tiny_tokens, u32_value};
 use super::*;
+use crate::onnx_file::{DataType, Dimension, ModelProto, NodeProto, TensorProto};
 
 const PRECISIONS: [CpuPrecision; 5] = [
     CpuPrecision::Int4(FourBits { block: 32, symmetric: false }),
@@ -77,7 +77,7 @@ fn message(file: &GgufWriter) -> String {
 }
 
 impl Built {
-    fn graph(&self) -> &super::onnx_proto::GraphProto {
+    fn graph(&self) -> &crate::onnx_file::GraphProto {
         self.model.graph.as_ref().unwrap()
     }
 
@@ -183,8 +183,8 @@ fn regions_of_the_data_file_fit_and_do_not_overlap() {
 #[test]
 fn inputs_and_outputs_are_those_of_genai() {
     let built = built(&tiny_llama(TensorType::Q4_1));
-    let shapes = |values: &[super::onnx_proto::ValueInfoProto]| -> HashMap<String, (i32, String)> {
-        let shape = |value: &super::onnx_proto::ValueInfoProto| {
+    let shapes = |values: &[crate::onnx_file::ValueInfoProto]| -> HashMap<String, (i32, String)> {
+        let shape = |value: &crate::onnx_file::ValueInfoProto| {
             let tensor = value.r#type.clone().unwrap().tensor_type.unwrap();
             let dims = tensor.shape.unwrap().dim.into_iter().map(|dim| match dim.value.unwrap() {
                 Dimension::Value(value) => value.to_string(),
@@ -205,7 +205,7 @@ fn inputs_and_outputs_are_those_of_genai() {
     assert_eq!(outputs["present.0.key"], (1, "batch 2 total 16".to_owned()));
     // The default of the input that genai does not know: the last position.
     let default = built.initializer("logits_index");
-    assert_eq!((default.dims.as_slice(), default.raw_data.clone().unwrap()), ([1].as_slice(), vec![0xff; 8]));
+    assert_eq!((default.dims.as_slice(), default.raw_data.as_deref().unwrap()), ([1].as_slice(), &[0xff; 8][..]));
     // Rotary tables cover the whole context.
     assert_eq!(built.initializer("cos_cache").dims, [512, 8]);
     let cosines = built.floats("cos_cache");

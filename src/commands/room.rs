@@ -6,8 +6,8 @@ use std::path::Path;
 use anyhow::{Context, bail};
 
 use crate::config::Settings;
+use crate::decoder::{Contract, GraphOutline};
 use crate::engine::{LaneId, LaneSource, LaneSpec, MemoryPlan};
-use crate::inspect::rotary_positions;
 use crate::model::memory::{LaneMemory, NoRoom, gb};
 use crate::model::{ModelFolder, NpuBundle};
 use crate::telemetry::memory::Memory;
@@ -39,7 +39,8 @@ impl Room {
         let config = &model.config.model;
         let mut longest = config.context_length;
         let graph = config.decoder.filename.as_ref().map(|graph| model.path.join(graph)).filter(|path| path.is_file());
-        let rotary = graph.as_deref().map(rotary_positions).transpose()?.flatten();
+        let outline = graph.as_deref().map(GraphOutline::read).transpose()?;
+        let rotary = outline.as_ref().and_then(|outline| outline.rotary_positions);
         if let Some(positions) = rotary.filter(|positions| *positions < longest) {
             longest = positions;
         }
@@ -53,7 +54,10 @@ impl Room {
             bail!("{by} is {tokens}, which is more than '{}' can do: {limit}", model.name);
         }
         let bytes = graph.map_or(0, |graph| with_data(&graph));
-        let need = LaneMemory::on_cpu(&config.decoder, config.vocab_size, bytes);
+        // A graph that does not run is refused when it is opened, which says why.
+        let contract = outline.and_then(|outline| Contract::of(&outline, config).ok());
+        let token = contract.map_or(0, |contract| contract.token_bytes() as u64);
+        let need = LaneMemory::on_cpu(config.vocab_size, bytes, token);
         self.grant(need, longest, taken)
     }
 

@@ -14,10 +14,10 @@ use super::{DecodeError, Decoder, Limits};
 use crate::model::ModelFolder;
 use crate::onnx_runtime::{CpuSessionOptions, OnnxRuntime, Placement, placement, run_bound};
 
-pub use cache::Cache;
 pub use contract::{CacheKind, Contract};
 pub use outline::GraphOutline;
 
+use cache::Cache;
 use contract::{Integers, Rank, Wanted};
 
 /// A longer pass is no faster (904 tokens/s at 128 and 809 at 512, measured when this was chosen).
@@ -68,14 +68,18 @@ impl PlainDecoder {
         };
         let path = folder.path.join(graph);
         // Before the weights are loaded, which takes time.
-        let outline = GraphOutline::read(&path)
-            .map_err(|error| DecodeError::File { path: path.clone(), what: error.to_string() })?;
+        let outline = GraphOutline::read(&path)?;
         let contract =
             Contract::of(&outline, model).map_err(|what| DecodeError::Graph { graph: graph.clone(), what })?;
         let session = runtime.cpu_session_with(&path, options.session, &model.decoder.session_options)?;
         let mut binding = session.create_binding().map_err(DecodeError::run)?;
-        let cache =
-            Cache::new(contract.kind, &contract.cache, options.context, &mut binding).map_err(DecodeError::run)?;
+        let allocator = match contract.kind {
+            CacheKind::Shared => Allocator::default(),
+            // The session's own keeps the memory of tensors that come and go with each pass.
+            CacheKind::Growing => Allocator::new(&session, MemoryInfo::default()).map_err(DecodeError::run)?,
+        };
+        let cache = Cache::new(contract.kind, &contract.cache, options.context, allocator, &mut binding)
+            .map_err(DecodeError::run)?;
         let last = DynTensor::new(&Allocator::default(), contract.logits.element, [1, 1, model.vocab_size])
             .map_err(DecodeError::run)?;
         let limits = Limits { context: options.context, vocabulary: model.vocab_size, first_token: None };
@@ -149,16 +153,19 @@ impl PlainDecoder {
             Wanted::Given => tokens.len() == 1 || self.contract.logits.last_only,
             _ => tokens.len() == 1 || rows == Rows::Last,
         };
-        if one_row && self.cache.kind() == CacheKind::Shared {
+        if one_row {
             self.binding.bind_output(self.contract.logits.name.as_str(), &mut self.last).map_err(text)?;
             run_bound(&mut self.session, &self.binding)?;
-            return append(&self.last, &mut self.logits, usize::MAX).map_err(text);
+            append(&self.last, &mut self.logits, usize::MAX).map_err(text)?;
+        } else {
+            self.run_for_rows(rows).map_err(text)?;
         }
-        self.run_unbound(total, rows).map_err(text)
+        self.cache.advance(total);
+        Ok(())
     }
 
-    /// For outputs that ONNX Runtime allocates: those of which only the graph knows how long they are.
-    fn run_unbound(&mut self, total: usize, rows: Rows) -> ort::Result<()> {
+    /// For logits of which only the graph knows how many rows they have: ONNX Runtime allocates them.
+    fn run_for_rows(&mut self, rows: Rows) -> ort::Result<()> {
         let name = self.contract.logits.name.as_str();
         self.binding.bind_output_to_device(name, &MemoryInfo::default())?;
         let mut outputs = self.session.run_binding(&self.binding)?;
@@ -170,8 +177,7 @@ impl PlainDecoder {
             return Err(ort::Error::new(format!("'{name}' came as {found:?}, but vocab_size is {expected}")));
         }
         let wanted = if rows == Rows::Last { self.limits.vocabulary } else { usize::MAX };
-        append(&logits, &mut self.logits, wanted)?;
-        self.cache.advance(total, &mut outputs)
+        append(&logits, &mut self.logits, wanted)
     }
 
     fn bind_inputs(&mut self, tokens: &[u32], rows: Rows) -> ort::Result<()> {

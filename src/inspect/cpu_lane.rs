@@ -27,11 +27,9 @@ impl CpuLane {
         let Some(graph) = &lane.graph else {
             return Self { obstacle: Some("its decoder is in several graphs, made for an NPU".to_owned()), ..lane };
         };
-        let contract = GraphOutline::read(&root.join(graph))
-            .map_err(|error| format!("the graph '{graph}' cannot be read: {error}"))
-            .and_then(|outline| {
-                Contract::of(&outline, &config.model).map_err(|what| format!("the graph '{graph}' {what}"))
-            });
+        let contract = GraphOutline::read(&root.join(graph)).map_err(|error| error.to_string()).and_then(|outline| {
+            Contract::of(&outline, &config.model).map_err(|what| format!("the graph '{graph}' {what}"))
+        });
         match contract {
             Ok(contract) => Self {
                 feeds: contract.fed().into_iter().map(str::to_owned).collect(),

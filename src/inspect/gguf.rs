@@ -4,7 +4,8 @@ use std::path::Path;
 
 use super::{InspectError, Inspection, Kind, Memory, Sizes, TARGETS, Target, group};
 use crate::builder::gguf::{Gguf, Tensor};
-use crate::builder::{BuildOptions, MappedFile, Source, SourceFiles};
+use crate::builder::{BuildOptions, Source, SourceFiles};
+use crate::mapped_file::MappedFile;
 
 /// The context that an NPU's graphs are built for where nobody says otherwise.
 const NPU_CONTEXT: u64 = 512;

@@ -20,8 +20,6 @@ use serde::Serialize;
 
 pub use cpu_lane::CpuLane;
 
-pub use onnx::rotary_positions;
-
 /// Everything that was found.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Inspection {

@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 
 use super::{InspectError, Inspection, Kind, Sizes, TARGETS, Target, gguf, group};
-use crate::builder::{MappedFile, safetensors};
+use crate::builder::safetensors;
+use crate::mapped_file::MappedFile;
 
 const ALONE: &str = "this is one file; give the folder with config.json and the tokenizer";
 

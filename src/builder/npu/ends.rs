@@ -11,10 +11,10 @@ use crate::builder::error::ModelError;
 use crate::builder::gguf::Gguf;
 use crate::builder::graph::{DataFile, GraphWriter, Opset, Size};
 use crate::builder::matrices::{self, Accuracy, Product};
-use crate::builder::onnx_proto::DataType;
 use crate::builder::precision::CpuPrecision;
 use crate::builder::weights::{Rows, StoreError, store};
 use crate::model::BundleFiles;
+use crate::onnx_file::DataType;
 
 /// The data file of both.
 pub const DATA: &str = "vocabulary.onnx.data";

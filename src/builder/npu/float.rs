@@ -8,7 +8,7 @@ use super::graph::{Operation, StaticGraph};
 use super::operators::{Writer, sizes};
 use super::weights::{Floats, Stored};
 use crate::builder::graph::{DataFile, float_bytes};
-use crate::builder::onnx_proto::DataType;
+use crate::onnx_file::DataType;
 
 /// Writes `folder/name` over weights in `data`. With `observed`, each of the graph's observed tensors is an output, after
 /// the graph's own.

@@ -12,8 +12,8 @@ use super::graph::{Operation, StaticGraph, TensorId, Weight, covering};
 use super::operators::{Writer, sizes};
 use super::weights::{Codes, Stored};
 use crate::builder::graph::{Attribute, DataFile, ONNX, float_bytes};
-use crate::builder::onnx_proto::DataType;
 use crate::model::{IntegerType, Quantization, TensorQuantization};
+use crate::onnx_file::DataType;
 
 /// Writes `folder/name` over weights in `data`, with tensors quantized as `codes` says for each.
 pub fn write(

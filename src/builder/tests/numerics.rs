@@ -9,10 +9,10 @@ use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 
 use super::super::blocks::TensorType;
-use super::super::onnx_proto::NodeProto;
 use super::super::repack::BLOCK;
 use super::super::testing::{GgufWriter, QWEN3_HEAD, Tiny, random_blocks, renamed, tiny_llama, tiny_qwen3};
 use super::{Built, CpuPrecision, built, built_in, every_combination, message};
+use crate::onnx_file::NodeProto;
 
 const HEAD: &str = "output.weight";
 const EMBEDDING: &str = "token_embd.weight";

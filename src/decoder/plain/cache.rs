@@ -1,8 +1,8 @@
 //! The keys and values of all layers: in one buffer that is bound as past and present at once, or in tensors of which each
 //! pass's present becomes the next one's past. Neither kind is copied on our side from token to token.
 
-use ort::memory::{Allocator, MemoryInfo};
-use ort::session::{IoBinding, SessionOutputs};
+use ort::memory::Allocator;
+use ort::session::IoBinding;
 use ort::value::{DynTensor, PrimitiveTensorElementType, TensorElementType};
 
 use super::contract::{CacheKind, CachePort};
@@ -18,6 +18,7 @@ pub struct Cache {
     capacity: usize,
     /// The longest sequence, in tokens.
     context: usize,
+    allocator: Allocator,
 }
 
 /// The keys or the values of one layer.
@@ -25,18 +26,25 @@ struct Slot {
     port: CachePort,
     /// `[1, heads, capacity, width]`; the binding holds it, too.
     tensor: DynTensor,
+    /// Of a growing cache: where the pass at hand writes the present.
+    present: Option<DynTensor>,
 }
 
 impl Cache {
-    pub fn new(kind: CacheKind, ports: &[CachePort], context: usize, binding: &mut IoBinding) -> ort::Result<Self> {
-        let capacity = match kind {
-            CacheKind::Shared => FIRST_CAPACITY.min(context),
-            CacheKind::Growing => 0,
-        };
-        let slot = |port: &CachePort| Ok(Slot { port: port.clone(), tensor: port.tensor(capacity)? });
+    pub fn new(
+        kind: CacheKind,
+        ports: &[CachePort],
+        context: usize,
+        allocator: Allocator,
+        binding: &mut IoBinding,
+    ) -> ort::Result<Self> {
+        let slot =
+            |port: &CachePort| Ok(Slot { port: port.clone(), tensor: port.tensor(0, &allocator)?, present: None });
         let slots = ports.iter().map(slot).collect::<ort::Result<_>>()?;
-        let mut cache = Self { kind, slots, capacity, context };
-        cache.bind(binding)?;
+        let mut cache = Self { kind, slots, capacity: 0, context, allocator };
+        if kind == CacheKind::Shared {
+            cache.resize(FIRST_CAPACITY.min(context), 0, binding)?;
+        }
         Ok(cache)
     }
 
@@ -51,67 +59,55 @@ impl Cache {
             CacheKind::Shared => self.resize(total.next_power_of_two().min(self.context), position, binding),
             CacheKind::Growing => {
                 if position < self.capacity {
-                    return self.resize(position, position, binding);
+                    self.resize(position, position, binding)?;
                 }
-                self.bind(binding)
+                for Slot { port, tensor, present } in &mut self.slots {
+                    binding.bind_input(port.past.as_str(), &*tensor)?;
+                    let present = present.insert(port.tensor(total, &self.allocator)?);
+                    binding.bind_output(port.present.as_str(), present)?;
+                }
+                Ok(())
             }
         }
     }
 
-    /// After a pass to `total` tokens, which gave `outputs`.
-    pub fn advance(&mut self, total: usize, outputs: &mut SessionOutputs<'_>) -> ort::Result<()> {
+    /// After a pass to `total` tokens.
+    pub fn advance(&mut self, total: usize) {
         if self.kind == CacheKind::Shared {
-            return Ok(());
+            return;
         }
-        let mut presents = Vec::with_capacity(self.slots.len());
-        for Slot { port, .. } in &self.slots {
-            let present: DynTensor = outputs
-                .remove(&port.present)
-                .ok_or_else(|| ort::Error::new(format!("there is no '{}'", port.present)))?
-                .downcast()?;
-            let expected = [1, port.heads as i64, total as i64, port.width as i64];
-            if present.shape()[..] != expected {
-                let found = &present.shape()[..];
-                return Err(ort::Error::new(format!("'{}' came as {found:?}, expected {expected:?}", port.present)));
+        for Slot { tensor, present, .. } in &mut self.slots {
+            if let Some(present) = present.take() {
+                *tensor = present;
             }
-            presents.push(present);
         }
-        self.slots.iter_mut().zip(presents).for_each(|(slot, present)| slot.tensor = present);
         self.capacity = total;
-        Ok(())
     }
 
     /// Tensors for `capacity` tokens with the first `kept` of each head.
     fn resize(&mut self, capacity: usize, kept: usize, binding: &mut IoBinding) -> ort::Result<()> {
-        for Slot { port, tensor } in &mut self.slots {
-            let mut resized = port.tensor(capacity)?;
+        for Slot { port, tensor, .. } in &mut self.slots {
+            let mut resized = port.tensor(capacity, &self.allocator)?;
             match port.element {
                 TensorElementType::Float32 => keep::<f32>(tensor, &mut resized, port, kept)?,
                 TensorElementType::Float16 => keep::<half::f16>(tensor, &mut resized, port, kept)?,
                 _ => keep::<half::bf16>(tensor, &mut resized, port, kept)?,
             }
             *tensor = resized;
-        }
-        self.capacity = capacity;
-        self.bind(binding)
-    }
-
-    fn bind(&mut self, binding: &mut IoBinding) -> ort::Result<()> {
-        for Slot { port, tensor } in &mut self.slots {
+            // At once, or the binding would keep all the old ones until the last new one is made.
             binding.bind_input(port.past.as_str(), &*tensor)?;
-            match self.kind {
-                CacheKind::Shared => binding.bind_output(port.present.as_str(), &mut *tensor)?,
-                // Anew for each pass: what came of the last one is its past now.
-                CacheKind::Growing => binding.bind_output_to_device(port.present.as_str(), &MemoryInfo::default())?,
+            if self.kind == CacheKind::Shared {
+                binding.bind_output(port.present.as_str(), &mut *tensor)?;
             }
         }
+        self.capacity = capacity;
         Ok(())
     }
 }
 
 impl CachePort {
-    fn tensor(&self, tokens: usize) -> ort::Result<DynTensor> {
-        DynTensor::new(&Allocator::default(), self.element, [1, self.heads, tokens, self.width])
+    fn tensor(&self, tokens: usize, allocator: &Allocator) -> ort::Result<DynTensor> {
+        DynTensor::new(allocator, self.element, [1, self.heads, tokens, self.width])
     }
 }
 

@@ -135,6 +135,16 @@ impl Contract {
         })
     }
 
+    /// The bytes that the keys and values of one token take: twice, where past and present are two tensors.
+    pub fn token_bytes(&self) -> usize {
+        let port = |port: &CachePort| {
+            let number = if port.element == TensorElementType::Float32 { 4 } else { 2 };
+            number * port.heads * port.width
+        };
+        let once: usize = self.cache.iter().map(port).sum();
+        if self.kind == CacheKind::Growing { 2 * once } else { once }
+    }
+
     /// The names of the inputs that are fed, beside the cache.
     pub fn fed(&self) -> Vec<&str> {
         let integers = [Some(&self.input_ids), self.attention_mask.as_ref(), self.position_ids.as_ref()];

@@ -1,14 +1,14 @@
-//! What an ONNX file says of its graph, without its weights: they are passed over in the file, so a model of many gigabytes
-//! takes as long as its nodes do. Numbers are those of `onnx/onnx.proto` (ONNX 1.19).
+//! What a graph takes and gives, as `contract` asks for it: ports by their types and sizes, and which operators take them.
 
 use std::collections::HashSet;
-use std::fs::File;
-use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
 use std::path::Path;
 
 use ort::value::TensorElementType;
 
-/// A file's graph. Graphs within nodes are not read.
+use crate::decoder::DecodeError;
+use crate::onnx_file::{Dimension, DimensionProto, GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto};
+
+/// A file's graph. Graphs within nodes are not looked into.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct GraphOutline {
     /// That have to be fed.
@@ -17,6 +17,8 @@ pub struct GraphOutline {
     pub optional_inputs: Vec<GraphPort>,
     pub outputs: Vec<GraphPort>,
     pub nodes: Vec<GraphNode>,
+    /// How many positions its tables of cosines and sines have rows for; `None` where it has no such tables, or computes them.
+    pub rotary_positions: Option<usize>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -35,50 +37,32 @@ pub struct GraphNode {
 }
 
 impl GraphOutline {
-    pub fn read(path: &Path) -> io::Result<Self> {
-        let file = File::open(path)?;
-        let length = file.metadata()?.len();
-        Self::parse(BufReader::new(file), length)
+    /// Takes as long as the graph's nodes do: weights are left where they lie.
+    pub fn read(path: &Path) -> Result<Self, DecodeError> {
+        let wrong = |what: String| DecodeError::File { path: path.into(), what };
+        let model = ModelProto::read(path).map_err(|error| wrong(error.to_string()))?;
+        let graph =
+            model.graph.ok_or_else(|| wrong("it is no ONNX file, or damaged: there is no graph in it".into()))?;
+        Ok(Self::of(graph))
     }
 
-    /// Reads a file of `length` bytes. No more is kept of it than it has.
-    pub fn parse(source: impl BufRead + Seek, length: u64) -> io::Result<Self> {
-        let mut message = Message { source, at: 0 };
-        let mut found = Self::default();
-        let (mut inputs, mut defaults) = (Vec::new(), HashSet::new());
-        let mut has_graph = false;
-        message.fields(length, &mut |message, number, end| {
-            // ModelProto.graph
-            if number != 7 {
-                return Ok(());
-            }
-            has_graph = true;
-            message.fields(end, &mut |message, number, end| {
-                match number {
-                    1 => found.nodes.push(node(message, end)?),
-                    5 => {
-                        let mut name = String::new();
-                        message.fields(end, &mut |message, number, end| match number {
-                            8 => message.text(end).map(|text| name = text),
-                            _ => Ok(()),
-                        })?;
-                        defaults.insert(name);
-                    }
-                    11 => inputs.push(port(message, end)?),
-                    12 => found.outputs.push(port(message, end)?),
-                    _ => {}
-                }
-                Ok(())
-            })
-        })?;
-        // No port that could be bound has none.
-        inputs.retain(|port: &GraphPort| !port.name.is_empty());
-        found.outputs.retain(|port| !port.name.is_empty());
-        if !has_graph {
-            return Err(damaged("there is no graph in it"));
+    fn of(graph: GraphProto) -> Self {
+        let rotary_positions = rotary_positions(&graph);
+        let defaults: HashSet<&str> = graph.initializer.iter().map(TensorProto::name).collect();
+        // No port that could be bound has no name.
+        let named = |ports: &[ValueInfoProto]| -> Vec<_> {
+            ports.iter().map(GraphPort::of).filter(|port| !port.name.is_empty()).collect()
+        };
+        let (optional_inputs, inputs) =
+            named(&graph.input).into_iter().partition(|port| defaults.contains(port.name.as_str()));
+        let node = |node: NodeProto| GraphNode { operator: node.op_type.unwrap_or_default(), inputs: node.input };
+        Self {
+            inputs,
+            optional_inputs,
+            outputs: named(&graph.output),
+            nodes: graph.node.into_iter().map(node).collect(),
+            rotary_positions,
         }
-        (found.optional_inputs, found.inputs) = inputs.into_iter().partition(|port| defaults.contains(&port.name));
-        Ok(found)
     }
 
     /// The nodes that take `input`.
@@ -88,6 +72,19 @@ impl GraphOutline {
 }
 
 impl GraphPort {
+    fn of(info: &ValueInfoProto) -> Self {
+        let tensor = info.r#type.as_ref().and_then(|kind| kind.tensor_type.as_ref());
+        let size = |dim: &DimensionProto| match dim.value {
+            Some(Dimension::Value(size)) => usize::try_from(size).ok(),
+            _ => None,
+        };
+        Self {
+            name: info.name().to_owned(),
+            element: tensor.and_then(|tensor| element(tensor.elem_type?)),
+            shape: tensor.iter().flat_map(|tensor| &tensor.shape).flat_map(|shape| &shape.dim).map(size).collect(),
+        }
+    }
+
     /// For people: "f32 [1, n, 36]".
     pub fn kind(&self) -> String {
         let sizes: Vec<_> =
@@ -97,59 +94,21 @@ impl GraphPort {
     }
 }
 
-fn node<S: BufRead + Seek>(message: &mut Message<S>, end: u64) -> io::Result<GraphNode> {
-    let mut node = GraphNode::default();
-    message.fields(end, &mut |message, number, end| {
-        match number {
-            1 => node.inputs.push(message.text(end)?),
-            4 => node.operator = message.text(end)?,
-            _ => {}
-        }
-        Ok(())
-    })?;
-    Ok(node)
-}
-
-/// ValueInfoProto: `name` 1, `type` 2 { `tensor_type` 1 { `elem_type` 1, `shape` 2 { `dim` 1 { `dim_value` 1 } } } }.
-fn port<S: BufRead + Seek>(message: &mut Message<S>, end: u64) -> io::Result<GraphPort> {
-    let mut port = GraphPort { name: String::new(), element: None, shape: Vec::new() };
-    message.fields(end, &mut |message, number, end| match number {
-        1 => message.text(end).map(|text| port.name = text),
-        2 => message.fields(end, &mut |message, number, end| {
-            if number != 1 {
-                return Ok(());
-            }
-            let mut element = 0;
-            message.all_fields(end, &mut |message, number, value| match (number, value) {
-                (1, Value::Number(id)) => {
-                    element = id;
-                    Ok(())
-                }
-                (2, Value::Bytes(end)) => message.fields(end, &mut |message, number, end| {
-                    if number == 1 {
-                        let mut size = None;
-                        message.all_fields(end, &mut |_, number, value| {
-                            if let (1, Value::Number(value)) = (number, value) {
-                                size = usize::try_from(value as i64).ok();
-                            }
-                            Ok(())
-                        })?;
-                        port.shape.push(size);
-                    }
-                    Ok(())
-                }),
-                _ => Ok(()),
-            })?;
-            port.element = self::element(element);
-            Ok(())
-        }),
-        _ => Ok(()),
-    })?;
-    Ok(port)
+fn rotary_positions(graph: &GraphProto) -> Option<usize> {
+    // Where these operators have the tables among their inputs, in ONNX Runtime's own domain and in ONNX's.
+    let tables = graph.node.iter().flat_map(|node| match node.op_type() {
+        "GroupQueryAttention" => node.input.get(7..9),
+        "RotaryEmbedding" if node.domain() == "com.microsoft" => node.input.get(2..4),
+        "RotaryEmbedding" => node.input.get(1..3),
+        _ => None,
+    });
+    let tables: HashSet<&str> = tables.flatten().map(String::as_str).collect();
+    let rows = graph.initializer.iter().filter(|tensor| tables.contains(tensor.name()));
+    rows.filter_map(|tensor| usize::try_from(*tensor.dims.first()?).ok()).min()
 }
 
 /// `TensorProto.DataType`: the types that a decoder's ports have.
-fn element(id: u64) -> Option<TensorElementType> {
+fn element(id: i32) -> Option<TensorElementType> {
     Some(match id {
         1 => TensorElementType::Float32,
         2 => TensorElementType::Uint8,
@@ -164,193 +123,94 @@ fn element(id: u64) -> Option<TensorElementType> {
     })
 }
 
-/// Where a protobuf message is being read. Lengths are checked against the message around before anything is read.
-struct Message<S> {
-    source: S,
-    at: u64,
-}
-
-enum Value {
-    Number(u64),
-    /// Bytes that end there.
-    Bytes(u64),
-}
-
-type OnField<'f, S, V> = &'f mut dyn FnMut(&mut Message<S>, u64, V) -> io::Result<()>;
-
-impl<S: BufRead + Seek> Message<S> {
-    /// Calls `on_field` with the number and the end of each field that has a length, up to `end`; what it leaves is passed
-    /// over.
-    fn fields(&mut self, end: u64, on_field: OnField<'_, S, u64>) -> io::Result<()> {
-        self.all_fields(end, &mut |message, number, value| match value {
-            Value::Bytes(end) => on_field(message, number, end),
-            Value::Number(_) => Ok(()),
-        })
-    }
-
-    fn all_fields(&mut self, end: u64, on_field: OnField<'_, S, Value>) -> io::Result<()> {
-        while self.at < end {
-            let tag = self.varint()?;
-            let length = match tag & 7 {
-                0 => {
-                    let number = self.varint()?;
-                    on_field(self, tag >> 3, Value::Number(number))?;
-                    continue;
-                }
-                1 => 8,
-                2 => self.varint()?,
-                5 => 4,
-                wire => return Err(damaged(&format!("it has a field of the wire type {wire}"))),
-            };
-            let field_end = self.at.checked_add(length).filter(|field_end| *field_end <= end);
-            let field_end = field_end.ok_or_else(|| damaged("one of its parts is longer than what is around it"))?;
-            if tag & 7 == 2 {
-                on_field(self, tag >> 3, Value::Bytes(field_end))?;
-            }
-            self.pass_to(field_end)?;
-        }
-        Ok(())
-    }
-
-    fn varint(&mut self) -> io::Result<u64> {
-        let mut value = 0;
-        for shift in (0..70).step_by(7) {
-            let mut byte = [0];
-            self.source.read_exact(&mut byte)?;
-            self.at += 1;
-            value |= u64::from(byte[0] & 0x7f).checked_shl(shift).unwrap_or(0);
-            if byte[0] & 0x80 == 0 {
-                return Ok(value);
-            }
-        }
-        Err(damaged("it has a number of more than ten bytes"))
-    }
-
-    fn text(&mut self, end: u64) -> io::Result<String> {
-        let mut bytes = Vec::new();
-        (&mut self.source).take(end - self.at).read_to_end(&mut bytes)?;
-        self.at += bytes.len() as u64;
-        if self.at < end {
-            return Err(damaged("it ends in the middle of a name"));
-        }
-        Ok(String::from_utf8_lossy(&bytes).into_owned())
-    }
-
-    fn pass_to(&mut self, end: u64) -> io::Result<()> {
-        let left = end.checked_sub(self.at).and_then(|left| i64::try_from(left).ok());
-        let left = left.ok_or_else(|| damaged("one of its numbers goes beyond what is around it"))?;
-        // A short way stays within what is buffered.
-        match left {
-            0 => {}
-            _ if self.source.fill_buf()?.len() as i64 >= left => self.source.consume(left as usize),
-            _ => {
-                self.source.seek(SeekFrom::Current(left))?;
-            }
-        }
-        self.at = end;
-        Ok(())
-    }
-}
-
-fn damaged(what: &str) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, format!("it is no ONNX file, or damaged: {what}"))
-}
-
 #[cfg(test)]
 mod tests {
-    use std::io::Cursor;
-
     use pretty_assertions::assert_eq;
+
     use proptest::prelude::*;
 
     use super::*;
+    use crate::onnx_file::{DataType, TensorShapeProto, TensorTypeProto, TypeProto};
 
-    fn parse(bytes: &[u8]) -> io::Result<GraphOutline> {
-        GraphOutline::parse(Cursor::new(bytes), bytes.len() as u64)
+    fn value(name: &str, element: DataType, sizes: &[Option<i64>]) -> ValueInfoProto {
+        let dimension = |size: &Option<i64>| match size {
+            Some(size) => Dimension::Value(*size),
+            None => Dimension::Parameter("tokens".into()),
+        };
+        let dim = sizes.iter().map(|size| DimensionProto { value: Some(dimension(size)) }).collect();
+        let tensor = TensorTypeProto { elem_type: Some(element.into()), shape: Some(TensorShapeProto { dim }) };
+        ValueInfoProto { name: Some(name.into()), r#type: Some(TypeProto { tensor_type: Some(tensor) }) }
     }
 
-    fn field(number: u8, bytes: &[u8]) -> Vec<u8> {
-        let length = [(bytes.len() % 128) as u8 | 0x80, (bytes.len() / 128) as u8];
-        [&[number << 3 | 2][..], &length, bytes].concat()
+    fn node(operator: &str, domain: &str, inputs: &[&str]) -> NodeProto {
+        NodeProto {
+            op_type: Some(operator.into()),
+            domain: Some(domain.into()),
+            input: inputs.iter().map(|name| (*name).to_owned()).collect(),
+            ..NodeProto::default()
+        }
     }
 
-    fn value(name: &str, element: u8, sizes: &[Option<u8>]) -> Vec<u8> {
-        let dims: Vec<u8> = sizes
-            .iter()
-            .flat_map(|size| field(1, &size.map_or_else(|| field(2, b"tokens"), |size| vec![1 << 3, size])))
-            .collect();
-        let tensor = [vec![1 << 3, element], field(2, &dims)].concat();
-        [field(1, name.as_bytes()), field(2, &field(1, &tensor))].concat()
-    }
-
-    fn model() -> Vec<u8> {
-        let node = [field(1, b"past"), field(1, b"x"), field(2, b"y"), field(4, b"Concat")].concat();
-        let initializer = [vec![1 << 3, 2], field(8, b"index"), field(9, &[0; 100])].concat();
-        let graph = [
-            field(1, &node),
-            field(5, &initializer),
-            field(11, &value("past", 10, &[Some(1), None])),
-            field(11, &value("index", 7, &[])),
-            field(12, &value("y", 1, &[None])),
-        ];
-        [vec![1 << 3, 8], field(7, &graph.concat())].concat()
+    fn tensor(name: &str, dims: &[i64]) -> TensorProto {
+        TensorProto { name: Some(name.into()), dims: dims.to_vec(), ..TensorProto::default() }
     }
 
     #[test]
-    fn ports_and_nodes_without_weights() {
+    fn ports_and_nodes() {
+        let found = GraphOutline::of(GraphProto {
+            node: vec![node("Concat", "", &["past", "x"])],
+            initializer: vec![tensor("index", &[1])],
+            input: vec![
+                value("past", DataType::Float16, &[Some(1), None, Some(-1)]),
+                value("index", DataType::Int64, &[]),
+                value("", DataType::Float, &[]),
+            ],
+            output: vec![value("y", DataType::Float, &[None])],
+            ..GraphProto::default()
+        });
         let port = |name: &str, element, shape: &[Option<usize>]| GraphPort {
             name: name.into(),
             element: Some(element),
             shape: shape.to_vec(),
         };
-        let found = parse(&model()).unwrap();
         let expected = GraphOutline {
-            inputs: vec![port("past", TensorElementType::Float16, &[Some(1), None])],
+            inputs: vec![port("past", TensorElementType::Float16, &[Some(1), None, None])],
             optional_inputs: vec![port("index", TensorElementType::Int64, &[])],
             outputs: vec![port("y", TensorElementType::Float32, &[None])],
             nodes: vec![GraphNode { operator: "Concat".into(), inputs: vec!["past".into(), "x".into()] }],
+            rotary_positions: None,
         };
         assert_eq!(found, expected);
         assert_eq!((found.takers("x").count(), found.takers("y").count()), (1, 0));
-        assert_eq!(found.inputs[0].kind(), "f16 [1, n]");
+        assert_eq!(found.inputs[0].kind(), "f16 [1, n, n]");
     }
 
     #[test]
-    fn what_is_no_graph_is_refused() {
-        for (bytes, expected) in [
-            (&b""[..], "no graph"),
-            (b"hello, world", "no ONNX file"),
-            (&[7 << 3 | 2, 200, 1], "longer than"),
-            (&[3], "wire type 3"),
-            (&[0xff; 12], "ten bytes"),
+    fn the_tables_of_rotations_end_somewhere() {
+        let attention = ["q", "k", "v", "past_k", "past_v", "lengths", "total", "cos", "sin"];
+        for (operator, domain, inputs, expected) in [
+            ("GroupQueryAttention", "com.microsoft", &attention[..], Some(512)),
+            ("RotaryEmbedding", "com.microsoft", &["x", "positions", "cos", "sin"], Some(512)),
+            ("RotaryEmbedding", "", &["x", "cos", "sin", "positions"], Some(512)),
+            // Attention without tables turns nothing; a table that is computed has no rows in the file.
+            ("GroupQueryAttention", "com.microsoft", &attention[..7], None),
+            ("RotaryEmbedding", "", &["x", "computed", "computed"], None),
         ] {
-            let error = parse(bytes).unwrap_err().to_string();
-            assert!(error.contains(expected), "{error}");
+            let initializer = vec![tensor("cos", &[512, 32]), tensor("sin", &[1024, 32]), tensor("x", &[3])];
+            let node = vec![node(operator, domain, inputs)];
+            let graph = GraphProto { node, initializer, ..GraphProto::default() };
+            assert_eq!(GraphOutline::of(graph).rotary_positions, expected, "{operator} {inputs:?}");
         }
     }
 
     proptest! {
-        /// Any damage gives an outline or an error.
-        #[test]
-        fn damage_is_survived(at in 0..200_usize, byte: u8, length in 0..300_usize) {
-            let mut bytes = model();
-            let at = at % bytes.len();
-            bytes[at] = byte;
-            bytes.truncate(length);
-            let _ = parse(&bytes);
-        }
-
-        #[test]
-        fn any_bytes_are_survived(bytes in prop::collection::vec(any::<u8>(), 0..256)) {
-            let _ = parse(&bytes);
-            let _ = parse(&field(7, &bytes));
-            let _ = parse(&field(7, &field(11, &bytes)));
-        }
-
         /// Numbers of all sizes where a real file has others. What is kept of it is no more than it has.
         #[test]
         fn a_damaged_model_is_survived(
-            changes in prop::collection::vec((any::<prop::sample::Index>(), prop_oneof![any::<u8>(), Just(0xff)], 1..11_usize), 1..6),
+            changes in prop::collection::vec(
+                (any::<prop::sample::Index>(), prop_oneof![any::<u8>(), Just(0xff)], 1..11_usize),
+                1..6,
+            ),
             cut in any::<prop::sample::Index>(),
         ) {
             let mut bytes = include_bytes!("../../../tests/fixtures/genai/int4/model.onnx").to_vec();
@@ -358,14 +218,15 @@ mod tests {
                 let at = at.index(bytes.len() - count);
                 bytes[at..at + count].fill(byte);
             }
+            let file = tempfile::NamedTempFile::new().unwrap();
             for bytes in [&bytes[..], &bytes[..cut.index(bytes.len())]] {
-                let Ok(found) = parse(bytes) else { continue };
+                std::fs::write(file.path(), bytes).unwrap();
+                let Ok(found) = GraphOutline::read(file.path()) else { continue };
                 let ports = [&found.inputs, &found.optional_inputs, &found.outputs].into_iter().flatten();
                 let in_ports: usize = ports.map(|port| port.name.len() + port.shape.len()).sum();
                 let in_nodes: usize =
                     found.nodes.iter().map(|node| node.operator.len() + node.inputs.concat().len()).sum();
-                // A byte that is no character becomes a replacement of three.
-                prop_assert!(in_ports + in_nodes <= 3 * bytes.len());
+                prop_assert!(in_ports + in_nodes <= bytes.len());
             }
         }
     }

@@ -7,8 +7,7 @@ use std::fs::File;
 use std::io::Read;
 use std::path::{Component, Path, PathBuf};
 
-use prost::Message;
-
+use crate::onnx_file::{ModelProto, NodeProto};
 use crate::provision::QnnPlugin;
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -64,31 +63,27 @@ pub struct Context {
 
 impl ContextFile {
     pub fn read(path: &Path) -> Result<Self, ContextError> {
-        let bytes = std::fs::read(path).map_err(|error| ContextError::Read(error.to_string()))?;
-        let model = proto::Model::decode(bytes.as_slice()).map_err(|error| ContextError::Read(error.to_string()))?;
+        let model = ModelProto::read(path).map_err(|error| ContextError::Read(error.to_string()))?;
         let mut file = Self { contexts: Vec::new(), other_nodes: Vec::new(), compatibility: None };
         for node in model.graph.map(|graph| graph.node).unwrap_or_default() {
-            if node.op_type == "EPContext" {
+            if node.op_type() == "EPContext" {
                 file.contexts.push(Context::of(&node));
             } else {
-                file.other_nodes.push(format!("{} ({})", node.name, node.op_type));
+                file.other_nodes.push(format!("{} ({})", node.name(), node.op_type()));
             }
         }
-        let is_compatibility = |entry: &proto::Entry| entry.key.starts_with("ep_compatibility_info.");
-        let compatibility = model.metadata_props.into_iter().find(is_compatibility);
-        file.compatibility = compatibility.and_then(|entry| Compatibility::parse(&entry.value));
+        let compatibility = model.metadata_props.iter().find(|entry| entry.key().starts_with("ep_compatibility_info."));
+        file.compatibility = compatibility.and_then(|entry| Compatibility::parse(entry.value()));
         Ok(file)
     }
 }
 
 impl Context {
-    fn of(node: &proto::Node) -> Self {
-        let attribute = |name| node.attribute.iter().find(|attribute| attribute.name == name);
-        let text = |name| attribute(name).map(|found| String::from_utf8_lossy(&found.s).into_owned());
-        let embedded = attribute("embed_mode").is_some_and(|found| found.i == 1);
+    fn of(node: &NodeProto) -> Self {
+        let embedded = node.attribute("embed_mode").is_some_and(|found| found.i() == 1);
         Self {
-            binary: text("ep_cache_context").filter(|_| !embedded),
-            sdk: text("ep_sdk_version").as_deref().and_then(SdkVersion::parse),
+            binary: if embedded { None } else { node.text("ep_cache_context") },
+            sdk: node.text("ep_sdk_version").as_deref().and_then(SdkVersion::parse),
         }
     }
 }
@@ -223,75 +218,39 @@ impl fmt::Display for SdkVersion {
     }
 }
 
-/// The few fields that are read of `onnx.proto`; protobuf passes over the others.
-mod proto {
-    #[derive(Clone, PartialEq, prost::Message)]
-    pub struct Model {
-        #[prost(message, optional, tag = "7")]
-        pub graph: Option<Graph>,
-        #[prost(message, repeated, tag = "14")]
-        pub metadata_props: Vec<Entry>,
-    }
-
-    #[derive(Clone, PartialEq, prost::Message)]
-    pub struct Graph {
-        #[prost(message, repeated, tag = "1")]
-        pub node: Vec<Node>,
-    }
-
-    #[derive(Clone, PartialEq, prost::Message)]
-    pub struct Node {
-        #[prost(string, tag = "3")]
-        pub name: String,
-        #[prost(string, tag = "4")]
-        pub op_type: String,
-        #[prost(message, repeated, tag = "5")]
-        pub attribute: Vec<Attribute>,
-    }
-
-    #[derive(Clone, PartialEq, prost::Message)]
-    pub struct Attribute {
-        #[prost(string, tag = "1")]
-        pub name: String,
-        #[prost(int64, tag = "3")]
-        pub i: i64,
-        #[prost(bytes = "vec", tag = "4")]
-        pub s: Vec<u8>,
-    }
-
-    #[derive(Clone, PartialEq, prost::Message)]
-    pub struct Entry {
-        #[prost(string, tag = "1")]
-        pub key: String,
-        #[prost(string, tag = "2")]
-        pub value: String,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use pretty_assertions::assert_eq;
+    use prost::Message;
 
     use super::*;
+    use crate::onnx_file::{AttributeProto, GraphProto, StringStringEntryProto};
 
-    fn attribute(name: &str, i: i64, s: &str) -> proto::Attribute {
-        proto::Attribute { name: name.into(), i, s: s.into() }
+    fn attribute(name: &str, i: i64, s: &str) -> AttributeProto {
+        let s = Some(s.to_owned().into());
+        AttributeProto { name: Some(name.into()), i: Some(i), s, ..AttributeProto::default() }
+    }
+
+    fn model(node: Vec<NodeProto>) -> ModelProto {
+        let graph = GraphProto { node, ..GraphProto::default() };
+        ModelProto { ir_version: Some(10), graph: Some(graph), ..ModelProto::default() }
     }
 
     /// A wrapper in a folder of its own, naming `binary`.
     fn wrapper(binary: &str, sdk: &str, compatibility: &str) -> (tempfile::TempDir, PathBuf) {
-        let node = proto::Node {
-            name: "n".into(),
-            op_type: "EPContext".into(),
+        let node = NodeProto {
+            name: Some("n".into()),
+            op_type: Some("EPContext".into()),
             attribute: vec![
                 attribute("embed_mode", 0, ""),
                 attribute("ep_cache_context", 0, binary),
                 attribute("ep_sdk_version", 0, sdk),
             ],
+            ..NodeProto::default()
         };
-        let entry =
-            proto::Entry { key: "ep_compatibility_info.QNNExecutionProvider".into(), value: compatibility.into() };
-        let model = proto::Model { graph: Some(proto::Graph { node: vec![node] }), metadata_props: vec![entry] };
+        let key = Some("ep_compatibility_info.QNNExecutionProvider".into());
+        let entry = StringStringEntryProto { key, value: Some(compatibility.into()) };
+        let model = ModelProto { metadata_props: vec![entry], ..model(vec![node]) };
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("m.onnx");
         std::fs::write(&path, model.encode_to_vec()).unwrap();
@@ -343,13 +302,12 @@ mod tests {
         let path = dir.path().join("m.onnx");
         std::fs::write(&path, [0xff; 20]).unwrap();
         assert!(matches!(check_compiled(&path), Err(ContextError::Read(_))));
-        std::fs::write(&path, proto::Model::default().encode_to_vec()).unwrap();
+        std::fs::write(&path, model(Vec::new()).encode_to_vec()).unwrap();
         assert_eq!(check_compiled(&path), Err(ContextError::NoContext));
         let plugin = QnnPlugin { library: path.clone(), backend: path.clone() };
         assert_eq!(check(&path, &plugin, &[]), Ok(false));
-        let node = |operator: &str| proto::Node { op_type: operator.into(), ..proto::Node::default() };
-        let graph = proto::Graph { node: vec![node("EPContext"), node("Cast")] };
-        std::fs::write(&path, proto::Model { graph: Some(graph), ..Default::default() }.encode_to_vec()).unwrap();
+        let node = |operator: &str| NodeProto { op_type: Some(operator.into()), ..NodeProto::default() };
+        std::fs::write(&path, model(vec![node("EPContext"), node("Cast")]).encode_to_vec()).unwrap();
         assert_eq!(check_compiled(&path), Err(ContextError::OtherNodes { count: 1, first: " (Cast)".into() }));
     }
 

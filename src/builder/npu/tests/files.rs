@@ -12,8 +12,8 @@ use super::super::weights::load;
 use super::super::{NpuBuildOptions, NpuStage};
 use super::pipeline::{Home, options};
 use super::{Model, tiny_qwen2};
-use crate::builder::onnx_proto::{DataType, Dimension, GraphProto, ModelProto, TensorProto, ValueInfoProto};
 use crate::model::Precision;
+use crate::onnx_file::{DataType, Dimension, GraphProto, ModelProto, TensorProto, ValueInfoProto};
 
 /// A tiny model's float and quantized graphs in a working folder.
 fn written() -> (Home, Vec<u8>) {
@@ -46,7 +46,7 @@ fn values(list: &[ValueInfoProto]) -> Vec<(String, i32, Vec<String>)> {
 
 fn bytes_of(tensor: &TensorProto, data: &[u8]) -> Vec<u8> {
     if let Some(bytes) = &tensor.raw_data {
-        return bytes.clone();
+        return bytes.to_vec();
     }
     let entry = |key: &str| {
         let found = tensor.external_data.iter().find(|entry| entry.key.as_deref() == Some(key)).unwrap();

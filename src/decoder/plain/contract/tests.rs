@@ -22,6 +22,7 @@ fn graph(operator: &str) -> GraphOutline {
             port("past_key_values.7.value", FLOAT, &cache),
         ],
         optional_inputs: Vec::new(),
+        rotary_positions: None,
         outputs: vec![
             port("logits", FLOAT, &[None, None, Some(36)]),
             port("present.7.key", FLOAT, &cache),
@@ -64,6 +65,17 @@ fn sizes_and_layers_are_the_graphs() {
     assert_eq!((found.cache[0].heads, found.cache[0].width), (2, 8));
     assert_eq!(found.position_ids, None);
     assert_eq!((found.wanted, found.logits.last_only), (Wanted::Given, false));
+}
+
+#[test]
+fn a_token_takes_what_the_graph_keeps_of_it() {
+    // Keys and values of one layer, in 2 heads of 8 numbers.
+    assert_eq!(of(&graph("GroupQueryAttention")).token_bytes(), 2 * 2 * 8 * 4);
+    let mut half = graph("GroupQueryAttention");
+    half.inputs[2..].iter_mut().for_each(|port| port.element = Some(TensorElementType::Float16));
+    assert_eq!(of(&half).token_bytes(), 2 * 2 * 8 * 2);
+    // Past and present at once.
+    assert_eq!(of(&graph("Concat")).token_bytes(), 2 * (2 * 2 * 8 * 4));
 }
 
 #[test]

@@ -1,6 +1,6 @@
-//! A file seen as bytes in memory, so that a checkpoint larger than the free memory can be read.
+//! A file seen as bytes in memory, so that one larger than the free memory can be read.
 //!
-//! It is the builder's only unsafe code; what the bytes mean is `gguf`'s and `safetensors`' business.
+//! All of the mapping's unsafe code is here; what the bytes mean is the business of those who read a format.
 #![allow(unsafe_code)]
 
 use std::fs::File;
@@ -47,6 +47,12 @@ impl MappedFile {
         // again when it is next read. It is advice: that it may fail is no reason to stop.
         #[cfg(unix)]
         let _ = unsafe { self.0.unchecked_advise_range(memmap2::UncheckedAdvice::DontNeed, offset, part.len()) };
+    }
+}
+
+impl AsRef<[u8]> for MappedFile {
+    fn as_ref(&self) -> &[u8] {
+        &self.0
     }
 }
 

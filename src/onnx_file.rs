@@ -1,7 +1,15 @@
-//! The part of ONNX's file format that the builder writes, as `prost` messages.
+//! ONNX's file format as `prost` messages, for whoever writes a graph or reads one.
 //!
-//! Field numbers and types are those of `onnx/onnx.proto` (ONNX 1.19, IR version 10); fields that the builder does not
-//! use are left out, which protobuf allows. What goes into the messages is `graph`'s business.
+//! Field numbers and types are those of `onnx/onnx.proto` (ONNX 1.19, IR version 10); fields that nobody here uses are left
+//! out, which protobuf allows. What the messages mean is the business of those who use them.
+
+use std::io;
+use std::path::Path;
+
+use prost::Message;
+use prost::bytes::Bytes;
+
+use crate::mapped_file::MappedFile;
 
 /// `onnx.ModelProto`: a whole file.
 #[derive(Clone, PartialEq, prost::Message)]
@@ -16,6 +24,18 @@ pub struct ModelProto {
     pub graph: Option<GraphProto>,
     #[prost(message, repeated, tag = "8")]
     pub opset_import: Vec<OperatorSetIdProto>,
+    #[prost(message, repeated, tag = "14")]
+    pub metadata_props: Vec<StringStringEntryProto>,
+}
+
+impl ModelProto {
+    /// Reads a file. Values that lie in it stay there: they are slices of the mapped file, and no page of them is touched
+    /// before somebody looks. So a model of many gigabytes takes as long as its nodes do. The error's text is for people.
+    pub fn read(path: &Path) -> io::Result<Self> {
+        Self::decode(Bytes::from_owner(MappedFile::open(path)?)).map_err(|error| {
+            io::Error::new(io::ErrorKind::InvalidData, format!("it is no ONNX file, or damaged: {error}"))
+        })
+    }
 }
 
 /// `onnx.OperatorSetIdProto`: a domain (empty for ONNX's own) and its version.
@@ -59,6 +79,17 @@ pub struct NodeProto {
     pub domain: Option<String>,
 }
 
+impl NodeProto {
+    pub fn attribute(&self, name: &str) -> Option<&AttributeProto> {
+        self.attribute.iter().find(|attribute| attribute.name() == name)
+    }
+
+    /// The text of an attribute.
+    pub fn text(&self, name: &str) -> Option<String> {
+        self.attribute(name).map(|found| String::from_utf8_lossy(found.s()).into_owned())
+    }
+}
+
 /// `onnx.AttributeProto`; which field counts is said by `r#type`.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct AttributeProto {
@@ -68,8 +99,8 @@ pub struct AttributeProto {
     pub f: Option<f32>,
     #[prost(int64, optional, tag = "3")]
     pub i: Option<i64>,
-    #[prost(bytes = "vec", optional, tag = "4")]
-    pub s: Option<Vec<u8>>,
+    #[prost(bytes = "bytes", optional, tag = "4")]
+    pub s: Option<Bytes>,
     #[prost(int64, repeated, packed = "false", tag = "8")]
     pub ints: Vec<i64>,
     #[prost(enumeration = "AttributeType", optional, tag = "20")]
@@ -96,8 +127,8 @@ pub struct TensorProto {
     pub data_type: Option<i32>,
     #[prost(string, optional, tag = "8")]
     pub name: Option<String>,
-    #[prost(bytes = "vec", optional, tag = "9")]
-    pub raw_data: Option<Vec<u8>>,
+    #[prost(bytes = "bytes", optional, tag = "9")]
+    pub raw_data: Option<Bytes>,
     /// `location`, `offset`, `length`.
     #[prost(message, repeated, tag = "13")]
     pub external_data: Vec<StringStringEntryProto>,
@@ -188,7 +219,7 @@ pub enum Dimension {
 #[cfg(test)]
 mod tests {
     use pretty_assertions::assert_eq;
-    use prost::Message;
+    use proptest::prelude::*;
 
     use super::*;
 
@@ -215,7 +246,7 @@ mod tests {
             dims: vec![2, 300],
             data_type: Some(DataType::Int64.into()),
             name: Some("n".to_owned()),
-            raw_data: Some(vec![9]),
+            raw_data: Some(vec![9].into()),
             data_location: Some(DataLocation::External.into()),
             ..TensorProto::default()
         };
@@ -244,5 +275,46 @@ mod tests {
         assert_eq!(ModelProto::decode(bytes.as_slice()).unwrap(), model);
         // An input that is not given must still be there: optional operands go by position.
         assert!(bytes.windows(5).any(|window| window == b"\x0a\x00\x0a\x01w"));
+    }
+
+    fn with_weights(bytes: usize) -> ModelProto {
+        let weights = TensorProto { raw_data: Some(vec![1; bytes].into()), ..TensorProto::default() };
+        let graph = GraphProto { initializer: vec![weights], ..GraphProto::default() };
+        ModelProto { ir_version: Some(10), graph: Some(graph), ..ModelProto::default() }
+    }
+
+    #[test]
+    fn weights_stay_in_the_file() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(&file, with_weights(1 << 20).encode_to_vec()).unwrap();
+        let mapped = Bytes::from_owner(MappedFile::open(file.path()).unwrap());
+        let model = ModelProto::decode(mapped.clone()).unwrap();
+        let weights = model.graph.unwrap().initializer.remove(0).raw_data.unwrap();
+        assert_eq!(weights.len(), 1 << 20);
+        assert!(mapped.as_ptr_range().contains(&weights.as_ptr()), "they were copied");
+    }
+
+    #[test]
+    fn what_is_no_model_is_refused() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        for (bytes, expected) in
+            [(&b""[..], "empty"), (b"hello, world", "no ONNX file"), (&[7 << 3 | 2, 200, 1], "damaged")]
+        {
+            std::fs::write(&file, bytes).unwrap();
+            let error = ModelProto::read(file.path()).unwrap_err().to_string();
+            assert!(error.contains(expected), "{error}");
+        }
+    }
+
+    proptest! {
+        /// Any damage gives a model or an error.
+        #[test]
+        fn damage_is_survived(at in 0..200_usize, byte: u8, length in 0..300_usize) {
+            let mut bytes = with_weights(100).encode_to_vec();
+            let at = at % bytes.len();
+            bytes[at] = byte;
+            bytes.truncate(length);
+            let _ = ModelProto::decode(Bytes::from(bytes));
+        }
     }
 }
