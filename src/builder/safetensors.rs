@@ -135,6 +135,22 @@ mod tests {
             let _ = parse(&file(&header, &bytes));
         }
 
+        /// A tensor's bytes lie in the file, whatever its header says.
+        #[test]
+        fn any_places_are_survived(
+            shape in prop::collection::vec(any::<u64>(), 0..4),
+            start in prop_oneof![any::<u64>(), 0..20_u64],
+            end in prop_oneof![any::<u64>(), 0..20_u64],
+        ) {
+            let header = serde_json::json!({"a": {"dtype": "F32", "shape": shape, "data_offsets": [start, end]}});
+            let bytes = file(&header.to_string(), &[0; 16]);
+            for entry in parse(&bytes).into_iter().flatten() {
+                prop_assert_eq!(entry.bytes.len() as u64, end - start);
+                // Whether they are as many as the shape says is for who knows the type.
+                let _ = entry.elements();
+            }
+        }
+
         #[test]
         fn a_damaged_file_is_survived(position in 0..200_usize, byte: u8) {
             let mut bytes = file(HEADER, &[1, 2, 3, 4, 5, 6, 7, 8]);

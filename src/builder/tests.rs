@@ -271,8 +271,8 @@ fn rotary_factors_are_honoured() {
     assert!((angle(&file, 2) / (plain(2.0) / 4.0) - 1.0).abs() < 1e-5);
     file.without_tensor("rope_freqs.weight").key("llama.rope.scaling.factor", f32_value(2.0));
     assert!((angle(&file, 1) / (plain(1.0) / 2.0) - 1.0).abs() < 1e-5);
-    file.key("llama.rope.scaling.type", text("yarn"));
-    assert!(message(&file).contains("key \"llama.rope.scaling.type\" is \"yarn\", expected \"none\", \"linear\" or"));
+    file.key("llama.rope.scaling.type", text("dynamic"));
+    assert!(message(&file).contains("key \"llama.rope.scaling.type\" is \"dynamic\", expected \"none\", \"linear\", "));
 }
 
 #[test]

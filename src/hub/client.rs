@@ -82,6 +82,31 @@ struct Patience {
     failures: u32,
 }
 
+impl Listing {
+    /// Reads what the Hub answers at `url` when it is asked for a revision with its files. No name in it leads out of the
+    /// repository's folder.
+    pub fn parse(json: &[u8], repo: &RepoId, url: &str) -> Result<Self, Fault> {
+        let garbage = |problem: String| Fault::Garbage { url: url.to_string(), problem };
+        let info: ModelInfo = serde_json::from_slice(json).map_err(|error| garbage(error.to_string()))?;
+        if !is_commit(&info.sha) {
+            return Err(garbage("its commit is no commit's name".into()));
+        }
+        let mut files = Vec::with_capacity(info.siblings.len());
+        for Sibling { rfilename: path, size, blob_id, lfs } in info.siblings {
+            if let Some(problem) = hostile(&path) {
+                return Err(Fault::HostileName { repo: repo.to_string(), file: path, problem });
+            }
+            let (bytes, etag) = match lfs {
+                Some(lfs) => (Some(lfs.size), Some(lfs.sha256)),
+                None => (size, blob_id),
+            };
+            let etag = etag.filter(|etag| is_etag(etag));
+            files.push(RemoteFile { path, bytes, etag });
+        }
+        Ok(Self { commit: info.sha, files })
+    }
+}
+
 impl Client {
     pub fn new(settings: HubSettings) -> Self {
         let agent = transfer::agent(&settings);
@@ -112,8 +137,7 @@ impl Client {
                 Err(trouble) => patience.after(trouble, meter, |reason| self.unreachable(reason))?,
             }
         }
-        let info: ModelInfo = serde_json::from_slice(&text).map_err(|error| garbage(error.to_string()))?;
-        listing(info, repo).map_err(|fault| fault.unwrap_or_else(|| garbage("its commit is no commit's name".into())))
+        Listing::parse(&text, repo, &url)
     }
 
     /// Size and name of a file that the list did not describe, as some mirrors do not.
@@ -298,26 +322,6 @@ fn range_start(text: &str) -> Option<u64> {
     text.strip_prefix("bytes ")?.split('-').next()?.trim().parse().ok()
 }
 
-/// The error is `None` where the commit is none.
-fn listing(info: ModelInfo, repo: &RepoId) -> Result<Listing, Option<Fault>> {
-    if !is_commit(&info.sha) {
-        return Err(None);
-    }
-    let mut files = Vec::with_capacity(info.siblings.len());
-    for Sibling { rfilename: path, size, blob_id, lfs } in info.siblings {
-        if let Some(problem) = hostile(&path) {
-            return Err(Some(Fault::HostileName { repo: repo.to_string(), file: path, problem }));
-        }
-        let (bytes, etag) = match lfs {
-            Some(lfs) => (Some(lfs.size), Some(lfs.sha256)),
-            None => (size, blob_id),
-        };
-        let etag = etag.filter(|etag| is_etag(etag));
-        files.push(RemoteFile { path, bytes, etag });
-    }
-    Ok(Listing { commit: info.sha, files })
-}
-
 /// Whether this may be a file's name in the cache.
 fn is_etag(text: &str) -> bool {
     matches!(text.len(), 40 | 64) && is_hex(text)
@@ -345,12 +349,15 @@ fn short(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::path::{Component, Path};
+
+    use proptest::prelude::*;
+
     use super::*;
 
     fn read(json: &str) -> Result<Listing, String> {
-        let info: ModelInfo = serde_json::from_str(json).map_err(|error| error.to_string())?;
-        let repo = RepoId::parse("a/b").unwrap();
-        listing(info, &repo).map_err(|fault| fault.map_or("no commit".into(), |fault| fault.to_string()))
+        Listing::parse(json.as_bytes(), &RepoId::parse("a/b").unwrap(), "https://hub")
+            .map_err(|fault| fault.to_string())
     }
 
     #[test]
@@ -377,12 +384,40 @@ mod tests {
         for bad in ["../x", "/etc/passwd", "a/../../x"] {
             assert!(list(bad).unwrap_err().contains("nothing was written"), "{bad}");
         }
-        assert_eq!(read(r#"{"sha": "../../x", "siblings": []}"#).unwrap_err(), "no commit");
+        let error = read(r#"{"sha": "../../x", "siblings": []}"#).unwrap_err();
+        assert!(error.contains("no commit's name"), "{error}");
         assert!(read("<html>").is_err());
         // An ETag becomes a file's name, too.
         let list =
             read(&format!(r#"{{"sha": "{sha}", "siblings": [{{"rfilename": "x", "size": 1, "blobId": "../x"}}]}}"#));
         assert_eq!(list.unwrap().files[0].etag, None);
+    }
+
+    proptest! {
+        /// Whatever a server says: an error, or names that stay below the folder that they are joined to.
+        #[test]
+        fn no_list_leads_out_of_its_folder(
+            path in prop_oneof![".{0,12}", "[a./\\\\:]{0,8}", r"(\.\.|a|/|\\|c:){0,5}"],
+            etag in prop_oneof![".{0,6}", "[0-9a-f]{40}", "[0-9a-f/.]{40}"],
+            sha in prop_oneof!["[0-9a-f]{40}", "[0-9a-f/.]{40}"],
+            cut in any::<prop::sample::Index>(),
+            change in any::<(prop::sample::Index, u8)>(),
+        ) {
+            let file = serde_json::json!({"rfilename": path, "size": 1, "blobId": etag});
+            let json = serde_json::json!({"sha": sha, "siblings": [file]}).to_string().into_bytes();
+            let mut changed = json.clone();
+            changed[change.0.index(json.len())] = change.1;
+            let repo = RepoId::parse("a/b").unwrap();
+            for json in [&json[..], &json[..cut.index(json.len())], &changed] {
+                let Ok(listing) = Listing::parse(json, &repo, "https://hub") else { continue };
+                prop_assert!(is_commit(&listing.commit));
+                for file in listing.files {
+                    let mut parts = Path::new(&file.path).components();
+                    prop_assert!(parts.all(|part| matches!(part, Component::Normal(_))), "{:?}", file.path);
+                    prop_assert!(file.etag.is_none_or(|etag| is_etag(&etag)));
+                }
+            }
+        }
     }
 
     #[test]

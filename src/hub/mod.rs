@@ -24,6 +24,7 @@ mod variants;
 
 pub use catalogue::{Entry, catalogue, entry};
 pub use choose::{ChoiceError, Purpose};
+pub use client::{Listing, RemoteFile};
 pub use error::{Fault, HubError};
 pub use names::{ModelRef, NameError, RepoId};
 pub use progress::{PullProgress, PullReport, PullStage};

@@ -2,6 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
+use serde::Deserialize;
+use serde_json::Value;
+
 pub struct Tokenizer {
     inner: tokenizers::Tokenizer,
 }
@@ -16,10 +19,19 @@ pub enum TokenizerError {
     Decode(String),
 }
 
+/// What must be JSON before the crate sees it: it panics where a file ends, or is damaged, within its decoder.
+#[derive(Deserialize)]
+struct Readable {
+    #[serde(rename = "decoder")]
+    _decoder: Option<Value>,
+}
+
 impl Tokenizer {
     pub fn open(path: &Path) -> Result<Self, TokenizerError> {
         let failed = |error: tokenizers::Error| TokenizerError::Open { path: path.into(), reason: error.to_string() };
-        let mut inner = tokenizers::Tokenizer::from_file(path).map_err(failed)?;
+        let bytes = std::fs::read(path).map_err(|error| failed(error.into()))?;
+        serde_json::from_slice::<Readable>(&bytes).map_err(|error| failed(error.into()))?;
+        let mut inner = tokenizers::Tokenizer::from_bytes(bytes).map_err(failed)?;
         // What was set for training: a prompt is neither cut nor filled up.
         inner.with_truncation(None).map_err(failed)?;
         inner.with_padding(None);
@@ -51,5 +63,31 @@ impl Tokenizer {
     /// As `decode`, with the special tokens.
     pub fn decode_whole(&self, ids: &[u32]) -> Result<String, TokenizerError> {
         self.inner.decode(ids, false).map_err(|error| TokenizerError::Decode(error.to_string()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_ends_too_early_or_is_damaged_is_refused() {
+        let whole = include_bytes!("../../tests/fixtures/models/llama-trained/tokenizer.json");
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("tokenizer.json");
+        let open = |bytes: &[u8]| {
+            std::fs::write(&path, bytes).unwrap();
+            Tokenizer::open(&path)
+        };
+        assert_eq!(open(whole).unwrap().encode("hello").unwrap().len(), 1);
+        for end in (0..whole.len()).step_by(7) {
+            let error = open(&whole[..end]).err().unwrap().to_string();
+            assert!(error.contains("cannot be read: "), "{error}");
+        }
+        for at in (0..whole.len()).step_by(5) {
+            let mut damaged = whole.to_vec();
+            damaged[at] = 0;
+            assert!(open(&damaged).is_err(), "{at}");
+        }
     }
 }

@@ -2,6 +2,9 @@
 //! into `target/tmp`, where later runs find them.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+#[path = "../support/answers.rs"]
+mod answers;
+mod architectures;
 mod bench;
 #[cfg(unix)]
 mod chat;

@@ -15,12 +15,13 @@ use crate::support::runtime;
 const PROMPT: usize = 16;
 
 /// GGUF files, and checkpoint folders: two sizes of each architecture.
-const MODELS: [&str; 14] = [
+const MODELS: [&str; 15] = [
     "llama3-bf16",
     "llama-f32",
     "mistral-f16",
     "qwen2-f16",
     "qwen2-window",
+    "qwen2-yarn",
     "qwen3-odd.gguf",
     "qwen3-even.gguf",
     "qwen3-bf16",

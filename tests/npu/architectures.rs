@@ -2,15 +2,18 @@
 //! and compared with what transformers computes (`tests/fixtures/make_tiny_models.py`).
 
 use std::path::Path;
+use std::process::Command;
 
 use ortalk::builder::BuildOptions;
 use ortalk::builder::npu::{self, LocalLaboratory, NpuBuildOptions, NpuStage};
 use ortalk::decoder::{Decoder, StaticDecoder};
-use ortalk::model::{NpuBundle, Precision};
+use ortalk::model::{ModelFolder, NpuBundle, Precision};
 use ortalk::onnx_runtime::QNN_PROVIDER;
+use serde_json::Value;
 
 use super::bundle::{CHUNK, CONTEXT, ONE_THREAD};
-use super::support::{library, plugin, runtime, x_elite};
+use super::known_answers::{PROMPT, answers, model};
+use super::support::{home, library, ortalk, plugin, runtime, x_elite};
 
 /// Norms over heads; all that is Gemma's, with caps and with a whole period of layers; windows in all layers; heads that are
 /// turned in part, with a magnitude.
@@ -88,5 +91,47 @@ fn every_architecture_runs_on_the_npu_as_a_whole() {
     for (source, precision, middle, worst, middle_error, worst_error) in said {
         assert!(middle < 0.02 && worst < 0.1, "{source} {precision:?} and its graphs on the CPU: {middle} {worst}");
         assert!(middle_error < 0.05 && worst_error < 0.2, "{source} {precision:?}: {middle_error} {worst_error}");
+    }
+}
+
+/// What a command writes that ends well, and says.
+fn succeed(command: &mut Command) -> (Vec<u8>, String) {
+    let output = command.output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{command:?}: {said}");
+    (output.stdout, said)
+}
+
+/// Models that are sure of what they say pass the judgement, and say on the NPU what they say in float32.
+#[test]
+fn every_architecture_is_built_by_the_program_and_answers() {
+    library();
+    plugin();
+    let [trained, _] = answers();
+    for (name, expected) in trained {
+        let folder = tempfile::tempdir().unwrap();
+        let program = |arguments: &[&str]| succeed(ortalk(&home(), arguments).current_dir(folder.path()));
+        let source = model(&name);
+        let build = ["build", source.to_str().unwrap(), "-o"];
+        let sizes = ["--context", "96", "--chunk", "16"];
+        let (_, said) = program(&[&build[..], &["npu", "--target", "npu", "--soc", "x-elite"], &sizes].concat());
+        assert!(said.contains("judge: quality beside float") && said.contains("limits: "), "{name}: {said}");
+        program(&[&build[..], &["cpu", "--target", "cpu"]].concat());
+
+        let text = ModelFolder::open(&folder.path().join("npu")).unwrap().tokenizer.decode(&expected.sure(0.25)[..4]);
+        let run = ["run", "--emulate-npu", "--json", "--temperature", "0", "-n", "4", PROMPT];
+        // Beside the CPU's model, and alone.
+        for models in [&["--model", "cpu", "--npu-model", "npu", "--lane", "npu"][..], &["--model", "npu"]] {
+            let (answer, _) = program(&[&run[..], models].concat());
+            let answer: Value = serde_json::from_slice(&answer).unwrap();
+            let (routing, npu) = (&answer["routing"], &answer["lanes"][0]);
+            assert_eq!((&routing["lane"], &routing["emulated"]), (&"npu".into(), &true.into()), "{name}: {answer}");
+            for graph in npu["placement"].as_array().unwrap() {
+                let nodes = graph["nodes"].as_object().unwrap();
+                assert_eq!(nodes.keys().collect::<Vec<_>>(), [QNN_PROVIDER], "{name}: {graph}");
+            }
+            assert_eq!(npu["placement"].as_array().unwrap().len(), 2, "{name}");
+            assert_eq!(answer["text"], text.as_deref().unwrap(), "{name}: {answer}");
+        }
     }
 }

@@ -14,6 +14,8 @@ mod two_layers;
 mod bundle;
 #[path = "../support/json_schema.rs"]
 mod json_schema;
+#[path = "../support/answers.rs"]
+mod known_answers;
 #[path = "../support/pty.rs"]
 #[allow(dead_code, reason = "the tests of the screen alone use more of it")]
 mod pty;

@@ -1,5 +1,7 @@
 //! Rotary position embedding (Su et al., 2021): by which angles a model turns pairs of a head's values.
 
+use std::f64::consts::TAU;
+
 use super::keys::Keys;
 use crate::builder::error::ModelError;
 use crate::builder::gguf::Gguf;
@@ -47,14 +49,17 @@ impl Rotaries {
             Rotary { frequencies: (0..rotated / 2).map(frequency).collect(), magnitude }
         };
         let factors = |name: &str| factors(keys.gguf, name, rotated / 2);
+        let yarn = Yarn::read(keys)?;
         let magnitude = keys.positive("rope.scaling.attn_factor")?.unwrap_or(1.0);
+        let magnitude = magnitude * yarn.as_ref().map_or(1.0, Yarn::magnitude);
+        let by_yarn = yarn.map(|yarn| (0..rotated / 2).map(|pair| yarn.divisor(pair, base, rotated) as f32).collect());
         let (plain, long) = match (factors(ROPE_FACTORS_SHORT)?, factors(ROPE_FACTORS_LONG)?) {
             (short, Some(long)) => {
                 let original = keys.size("rope.scaling.original_context_length")?;
                 let [short, long] = [short, Some(long)].map(|factors| rotary(base, scale, factors, magnitude));
                 (short, Some((original, long)))
             }
-            (short, None) => (rotary(base, scale, short.or(factors(ROPE_FACTORS)?), magnitude), None),
+            (short, None) => (rotary(base, scale, short.or(factors(ROPE_FACTORS)?).or(by_yarn), magnitude), None),
         };
         let window = match window_base {
             // What scales the others does not scale these.
@@ -82,6 +87,55 @@ impl Rotaries {
     }
 }
 
+/// YaRN (Peng et al., 2023), as transformers and llama.cpp compute it: pairs that turn often within the original context keep
+/// their frequency, those that make less than a turn are slowed by the whole factor, and those between by a part.
+struct Yarn {
+    factor: f64,
+    /// The context before stretching, in tokens.
+    original: f64,
+    /// Turns within the original context from which on a frequency stays, and up to which it is slowed by all.
+    fast: f64,
+    slow: f64,
+}
+
+impl Yarn {
+    fn read(keys: &Keys<'_, '_>) -> Result<Option<Self>, ModelError> {
+        if keys.gguf.string(&keys.name("rope.scaling.type"))? != Some("yarn") {
+            return Ok(None);
+        }
+        let factor = match keys.gguf.float(&keys.name("rope.scaling.factor"))? {
+            Some(factor) if factor >= 1.0 => factor,
+            found => {
+                let found = found.map_or("missing".to_owned(), |factor| factor.to_string());
+                return Err(keys.bad("rope.scaling.factor", found, "at least 1".to_owned()));
+            }
+        };
+        let original = match keys.optional_size("rope.scaling.original_context_length")? {
+            Some(original) => original,
+            None => keys.size("context_length")?,
+        };
+        let turns = |key: &str, default| Ok::<_, ModelError>(keys.positive(key)?.unwrap_or(default));
+        let (fast, slow) = (turns("rope.scaling.yarn_beta_fast", 32.0)?, turns("rope.scaling.yarn_beta_slow", 1.0)?);
+        Ok(Some(Self { factor, original: original as f64, fast, slow }))
+    }
+
+    /// What a pair's frequency is divided by, of so many values that are turned.
+    fn divisor(&self, pair: usize, base: f64, rotated: usize) -> f64 {
+        let pair_with = |turns: f64| rotated as f64 * (self.original / (turns * TAU)).ln() / (2.0 * base.ln());
+        let first = pair_with(self.fast).floor().max(0.0);
+        let last = pair_with(self.slow).ceil().min(rotated as f64 - 1.0);
+        let ramp = (pair as f64 - first) / (last - first).max(0.001);
+        // Where the base is 1 it is no number.
+        let slowed = if ramp > 0.0 { ramp.min(1.0) } else { 0.0 };
+        1.0 / (slowed / self.factor + 1.0 - slowed)
+    }
+
+    /// What the turned values are multiplied by.
+    fn magnitude(&self) -> f64 {
+        1.0 + 0.1 * self.factor.ln()
+    }
+}
+
 fn base(keys: &Keys<'_, '_>, key: &str, default: f64) -> Result<f64, ModelError> {
     match keys.gguf.float(&keys.name(key))?.unwrap_or(default) {
         base if base < 1.0 => Err(keys.bad(key, base, "at least 1".to_owned())),
@@ -98,15 +152,16 @@ fn linear_scale(keys: &Keys<'_, '_>) -> Result<f64, ModelError> {
         None => gguf.float(&keys.name("rope.scale_linear"))?,
     };
     match (scaling, scale) {
-        ("none" | "longrope", _) | ("linear", None) => Ok(1.0),
+        ("none" | "longrope" | "yarn", _) | ("linear", None) => Ok(1.0),
         // llama.cpp reads 0 as "not set".
         ("linear", Some(0.0)) => Ok(1.0),
         ("linear", Some(factor)) if factor >= 1.0 => Ok(factor),
         ("linear", Some(factor)) => Err(keys.bad("rope.scaling.factor", factor, "at least 1".to_owned())),
         (other, _) => {
-            let expected = "\"none\", \"linear\" or \"longrope\"; other scalings of the rotary embedding are not \
-                            supported"
-                .to_owned();
+            let expected =
+                "\"none\", \"linear\", \"yarn\" or \"longrope\"; other scalings of the rotary embedding are \
+                            not supported"
+                    .to_owned();
             Err(keys.bad("rope.scaling.type", format!("{other:?}"), expected))
         }
     }

@@ -84,6 +84,24 @@ fn the_longest_sequence_chooses_the_table() {
     }
 }
 
+/// By hand, for 16 values, a base of 10,000 and 64 tokens: pair i turns 64 / (2 pi 10^(i / 2)) times. 32 turns are those of a
+/// pair before the first; one turn is that of pair 2.02, and so all from pair 3 on are slowed by 4.
+#[test]
+fn yarn_slows_what_turns_seldom() {
+    let keys = [
+        ("rope.scaling.type", text("yarn")),
+        ("rope.scaling.factor", f32_value(4.0)),
+        ("rope.scaling.original_context_length", u32_value(64)),
+    ];
+    let found = dimensions(&tiny("qwen2", keys));
+    let Rotary { frequencies, magnitude } = found.rotary(false);
+    assert!((magnitude - (1.0 + 0.1 * 4_f64.ln())).abs() < 1e-12);
+    for (pair, slowed) in [0.0, 1.0 / 3.0, 2.0 / 3.0, 1.0, 1.0, 1.0, 1.0, 1.0].into_iter().enumerate() {
+        let expected = 10_f64.powf(-0.5 * pair as f64) * (slowed / 4.0 + 1.0 - slowed);
+        assert!((frequencies[pair] / expected - 1.0).abs() < 1e-6, "pair {pair}: {} {expected}", frequencies[pair]);
+    }
+}
+
 #[test]
 fn heads_may_be_turned_in_part() {
     let keys = [("attention.head_count", 2), ("attention.head_count_kv", 1), ("rope.dimension_count", 16)];
@@ -152,9 +170,10 @@ fn what_cannot_be_turned_is_refused() {
     };
     for (found, expected) in [
         (
-            message("llama", "rope.scaling.type", text("yarn")),
-            "is \"yarn\", expected \"none\", \"linear\" or \"longrope\"",
+            message("llama", "rope.scaling.type", text("dynamic")),
+            "is \"dynamic\", expected \"none\", \"linear\", \"yarn\" or \"longrope\"",
         ),
+        (message("llama", "rope.scaling.type", text("yarn")), "rope.scaling.factor\" is missing, expected at least 1"),
         (message("gemma3", "rope.freq_base_swa", f32_value(0.5)), "rope.freq_base_swa\" is 0.5, expected at least 1"),
         (message("phi3", "rope.scaling.attn_factor", f32_value(0.0)), "attn_factor\" is 0, expected more than 0"),
         (message("gemma3", "attention.scale", f32_value(-1.0)), "attention.scale\" is -1, expected more than 0"),

@@ -147,6 +147,21 @@ pub fn metadata(config: &Value) -> Result<Metadata<'_>, ModelError> {
         Kind::Linear { factor } => {
             put("rope.scaling.factor", gguf::Value::Float(factor));
         }
+        Kind::Yarn { factor, original, fast, slow, magnitude } => {
+            put("rope.scaling.type", gguf::Value::String("yarn"));
+            put("rope.scaling.factor", gguf::Value::Float(factor));
+            put("rope.scaling.original_context_length", gguf::Value::Unsigned(original));
+            put("rope.scaling.yarn_beta_fast", gguf::Value::Float(fast));
+            put("rope.scaling.yarn_beta_slow", gguf::Value::Float(slow));
+            // There it is beside what the factor makes.
+            put("rope.scaling.attn_factor", gguf::Value::Float(magnitude / (1.0 + 0.1 * factor.ln())));
+            // Who switches YaRN on often leaves the length as it was.
+            let longest = present(config, "max_position_embeddings").and_then(Value::as_u64);
+            let stretched = (original as f64 * factor) as u64;
+            if longest.is_some_and(|longest| longest < stretched) {
+                put("context_length", gguf::Value::Unsigned(stretched));
+            }
+        }
         Kind::Long { original, magnitude, .. } => {
             put("rope.scaling.original_context_length", gguf::Value::Unsigned(original));
             put("rope.scaling.attn_factor", gguf::Value::Float(magnitude));

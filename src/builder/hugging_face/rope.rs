@@ -31,6 +31,17 @@ pub enum Kind {
         /// The context before stretching, in tokens.
         original: f64,
     },
+    /// YaRN.
+    Yarn {
+        factor: f64,
+        /// The context before stretching, in tokens.
+        original: u64,
+        /// Turns within it from which on a frequency stays, and up to which it is slowed by all of `factor`.
+        fast: f64,
+        slow: f64,
+        /// What cosines and sines are multiplied by.
+        magnitude: f64,
+    },
     /// LongRoPE: a divisor for each frequency, other ones for contexts of more than `original` tokens.
     Long {
         short: Vec<f64>,
@@ -87,7 +98,7 @@ impl Rope {
     pub fn factors(&self, config: &Value) -> Vec<Factors> {
         let bytes = |factors: &[f64]| factors.iter().flat_map(|factor| (*factor as f32).to_le_bytes()).collect();
         match &self.kind {
-            Kind::Plain | Kind::Linear { .. } => vec![],
+            Kind::Plain | Kind::Linear { .. } | Kind::Yarn { .. } => vec![],
             Kind::Long { short, long, .. } => {
                 vec![(ROPE_FACTORS_SHORT, bytes(short)), (ROPE_FACTORS_LONG, bytes(long))]
             }
@@ -140,14 +151,48 @@ fn kind(parameters: &Value, config: &Value) -> Result<Kind, ModelError> {
             let original = value("original_max_position_embeddings", 1.0)?;
             Kind::Llama3 { factor: value("factor", 1.0)?, low, high, original }
         }
+        Some("yarn") => yarn(parameters, config)?,
         // Phi-3's first files called it "su".
         Some("longrope" | "su") => long(parameters, config)?,
         Some(_) => {
             let found = kind.unwrap_or(&Value::Null);
-            let expected = "\"default\", \"linear\", \"llama3\" or \"longrope\"; other scalings are not supported";
+            let expected =
+                "\"default\", \"linear\", \"llama3\", \"yarn\" or \"longrope\"; other scalings are not supported";
             return Err(wrong("rope_type", found, expected));
         }
     })
+}
+
+/// transformers' `_compute_yarn_parameters`.
+fn yarn(parameters: &Value, config: &Value) -> Result<Kind, ModelError> {
+    let key = "original_max_position_embeddings";
+    let given = present(parameters, key).or_else(|| present(config, "max_position_embeddings"));
+    let given = given.unwrap_or(&Value::Null);
+    let original = match whole(key, given)? {
+        0 => return Err(wrong(key, given, "at least 1")),
+        original => original,
+    };
+    let above = |key: &str, least: f64| match present(parameters, key) {
+        None => Ok(None),
+        Some(value) => match number(key, value)? {
+            found if found >= least => Ok(Some(found)),
+            _ => Err(wrong(key, value, if least == 1.0 { "at least 1" } else { "more than 0" })),
+        },
+    };
+    let positive = |key: &str| above(key, f64::MIN_POSITIVE);
+    if let Some(truncate) = present(parameters, "truncate").filter(|truncate| **truncate != Value::Bool(true)) {
+        return Err(wrong("truncate", truncate, "true: YaRN without it is not supported"));
+    }
+    let longest = config.get("max_position_embeddings").and_then(Value::as_f64).unwrap_or_default();
+    let factor = above("factor", 1.0)?.unwrap_or_else(|| (longest / original as f64).max(1.0));
+    let by = |scale: f64| 1.0 + 0.1 * scale * factor.ln();
+    let magnitude = match (positive("attention_factor")?, positive("mscale")?, positive("mscale_all_dim")?) {
+        (Some(magnitude), ..) => magnitude,
+        (None, Some(mscale), Some(all)) => by(mscale) / by(all),
+        _ => by(1.0),
+    };
+    let (fast, slow) = (positive("beta_fast")?.unwrap_or(32.0), positive("beta_slow")?.unwrap_or(1.0));
+    Ok(Kind::Yarn { factor, original, fast, slow, magnitude })
 }
 
 /// transformers' `_compute_longrope_parameters`.

@@ -92,6 +92,10 @@ impl Folder {
 
     fn read<T>(&self, then: impl FnOnce(&Source<'_>) -> T) -> Result<T, BuildError> {
         self.write(CONFIG, self.config.to_string().as_bytes());
+        self.read_as_written(then)
+    }
+
+    fn read_as_written<T>(&self, then: impl FnOnce(&Source<'_>) -> T) -> Result<T, BuildError> {
         let files = SourceFiles::open(self.path())?;
         Source::read(&files, &BuildOptions::default()).map(|source| then(&source))
     }
@@ -351,7 +355,10 @@ fn what_is_not_right_is_told_in_the_folder_s_own_words() {
         (config("use_bidirectional_attention", json!(true)), "key \"use_bidirectional_attention\" is true"),
         (config("rope_scaling", json!({"type": "su"})), "key \"short_factor\" is null, expected a list of numbers"),
         (config("rope_scaling", json!("linear")), "key \"rope_scaling\" is \"linear\", expected an object"),
-        (config("rope_scaling", scaled("yarn")), "key \"rope_type\" is \"yarn\", expected \"default\", \"linear\", "),
+        (
+            config("rope_scaling", scaled("dynamic")),
+            "key \"rope_type\" is \"dynamic\", expected \"default\", \"linear\", ",
+        ),
         (config("rope_scaling", scaled("linear")), "key \"factor\" is 0.5, expected at least 1"),
         (config("quantization_config", json!({"quant_method": "gptq"})), "key \"quantization_config\" is \"gptq\""),
         (config("tie_word_embeddings", json!(false)), "tensor \"lm_head.weight\" is missing"),
@@ -411,6 +418,28 @@ fn shapes_are_told_as_the_folder_has_them() {
 }
 
 proptest! {
+    /// Whatever is damaged in a checkpoint's files, there is a model or a message.
+    #[test]
+    fn damaged_files_are_survived(
+        name in prop::sample::select(vec!["model-1.safetensors", "model-2.safetensors", INDEX, "tokenizer.json", CONFIG]),
+        changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..4),
+        cut in prop::option::of(any::<prop::sample::Index>()),
+    ) {
+        let folder = Folder::new();
+        folder.write(CONFIG, folder.config.to_string().as_bytes());
+        let mut bytes = fs::read(folder.path().join(name)).unwrap();
+        // Most of a file of weights is weights.
+        let head = bytes.len().min(2000);
+        for (at, byte) in changes {
+            bytes[at.index(head)] = byte;
+        }
+        bytes.truncate(cut.map_or(bytes.len(), |cut| cut.index(bytes.len())));
+        folder.write(name, &bytes);
+        if let Err(error) = folder.read_as_written(|source| source.texts()).and_then(|texts| texts) {
+            prop_assert!(!error.to_string().is_empty());
+        }
+    }
+
     /// Whatever the configuration says, there is a model or a message.
     #[test]
     fn any_configuration_is_survived(
@@ -425,6 +454,9 @@ proptest! {
             (any::<f64>(), any::<f64>(), any::<u32>()).prop_map(|(low, high, original)| json!({
                 "rope_type": "llama3", "factor": 8.0, "low_freq_factor": low, "high_freq_factor": high,
                 "original_max_position_embeddings": original,
+            })),
+            (any::<f64>(), any::<f64>(), any::<u32>()).prop_map(|(fast, factor, original)| json!({
+                "rope_type": "yarn", "factor": factor, "beta_fast": fast, "original_max_position_embeddings": original,
             })),
             "[a-z]{0,4}".prop_map(Value::from),
         ],

@@ -127,6 +127,8 @@ fn element(id: i32) -> Option<TensorElementType> {
 mod tests {
     use pretty_assertions::assert_eq;
 
+    use proptest::prelude::*;
+
     use super::*;
     use crate::onnx_file::{DataType, TensorShapeProto, TensorTypeProto, TypeProto};
 
@@ -198,6 +200,34 @@ mod tests {
             let node = vec![node(operator, domain, inputs)];
             let graph = GraphProto { node, initializer, ..GraphProto::default() };
             assert_eq!(GraphOutline::of(graph).rotary_positions, expected, "{operator} {inputs:?}");
+        }
+    }
+
+    proptest! {
+        /// Numbers of all sizes where a real file has others. What is kept of it is no more than it has.
+        #[test]
+        fn a_damaged_model_is_survived(
+            changes in prop::collection::vec(
+                (any::<prop::sample::Index>(), prop_oneof![any::<u8>(), Just(0xff)], 1..11_usize),
+                1..6,
+            ),
+            cut in any::<prop::sample::Index>(),
+        ) {
+            let mut bytes = include_bytes!("../../../tests/fixtures/genai/int4/model.onnx").to_vec();
+            for (at, byte, count) in changes {
+                let at = at.index(bytes.len() - count);
+                bytes[at..at + count].fill(byte);
+            }
+            let file = tempfile::NamedTempFile::new().unwrap();
+            for bytes in [&bytes[..], &bytes[..cut.index(bytes.len())]] {
+                std::fs::write(file.path(), bytes).unwrap();
+                let Ok(found) = GraphOutline::read(file.path()) else { continue };
+                let ports = [&found.inputs, &found.optional_inputs, &found.outputs].into_iter().flatten();
+                let in_ports: usize = ports.map(|port| port.name.len() + port.shape.len()).sum();
+                let in_nodes: usize =
+                    found.nodes.iter().map(|node| node.operator.len() + node.inputs.concat().len()).sum();
+                prop_assert!(in_ports + in_nodes <= bytes.len());
+            }
         }
     }
 }

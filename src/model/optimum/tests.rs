@@ -149,6 +149,40 @@ fn hostile_configurations_are_refused_by_name() {
 }
 
 proptest! {
+    /// Whatever is damaged in a folder's files, and where, there is a configuration within bounds, or an error.
+    #[test]
+    fn damaged_files_are_survived(
+        file in 0..3_usize,
+        changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..4),
+        digits in any::<(prop::sample::Index, u64)>(),
+        cut in prop::option::of(any::<prop::sample::Index>()),
+    ) {
+        let dir = folder(&["onnx/model.onnx"]);
+        let names = [CONFIG, "generation_config.json", "tokenizer_config.json"];
+        let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/optimum/qwen3");
+        for (index, name) in names.into_iter().enumerate() {
+            let mut bytes = std::fs::read(fixtures.join(name)).unwrap();
+            if index == file {
+                // A number in place of one that is there.
+                let places: Vec<usize> = (0..bytes.len()).filter(|at| bytes[*at].is_ascii_digit()).collect();
+                if !places.is_empty() {
+                    let at = places[digits.0.index(places.len())];
+                    bytes.splice(at..=at, digits.1.to_string().into_bytes());
+                }
+                for (at, byte) in &changes {
+                    let at = at.index(bytes.len());
+                    bytes[at] = *byte;
+                }
+                bytes.truncate(cut.map_or(bytes.len(), |cut| cut.index(bytes.len())));
+            }
+            std::fs::write(dir.path().join(name), bytes).unwrap();
+        }
+        if let Ok(found) = read_config(dir.path()) {
+            let decoder = &found.model.decoder;
+            prop_assert!(decoder.num_hidden_layers * decoder.num_key_value_heads <= 1 << 28);
+        }
+    }
+
     /// Whatever values a configuration has, there is one that is within bounds, or an error.
     #[test]
     fn any_values_are_survived(key in 0..8_usize, number: i64, text in ".{0,9}", kind in 0..4_usize) {
