@@ -313,7 +313,7 @@ fn places_that_cannot_be_read_or_written_are_named() {
     fs::write(folder.join("file"), "kept").unwrap();
     let taken = |path| format!("{path} exists and is not an empty folder; give another --output, or remove it");
     for (source, output, expected) in [
-        ("absent.gguf", "out", "cannot read absent.gguf: ".to_owned()),
+        ("absent.gguf", "out", "there is no file or folder 'absent.gguf', and no model of this name".to_owned()),
         (
             "full",
             "out",
@@ -420,7 +420,7 @@ fn a_precision_of_the_other_target_is_refused_with_the_right_ones() {
         ),
         (
             [&npu[..], &["w8a16", "--symmetric"]].concat(),
-            "--block-size and --symmetric are for --precision int4; add that",
+            "--block-size and --symmetric are for --target cpu --precision int4; leave them out for an NPU",
         ),
     ] {
         assert_eq!(refusal_with(home.path(), "good.gguf", "out", &options), expected);
