@@ -141,20 +141,18 @@ mod tests {
     use super::*;
     use crate::engine::Token;
 
+    fn token(at: Instant) -> GenerationEvent {
+        let (text, thinking) = ("x".to_owned(), String::new());
+        GenerationEvent::Token(Token { text, thinking, thinks: false, id: 1, at, lane: LaneId::Cpu })
+    }
+
     #[test]
     fn rates_come_from_the_stamps_of_the_tokens() {
         let start = Instant::now();
         let mut answer = Answer::new(0, start);
         for ms in [100, 110, 120, 130] {
             let at = start + Duration::from_millis(ms);
-            answer.note(&GenerationEvent::Token(Token {
-                text: "x".into(),
-                thinking: String::new(),
-                thinks: false,
-                id: 1,
-                at,
-                lane: LaneId::Cpu,
-            }));
+            answer.note(&token(at));
         }
         assert_eq!(answer.ttft(), Some(Duration::from_millis(100)));
         assert_eq!(answer.latencies(), [Duration::from_millis(10); 3]);
@@ -208,14 +206,7 @@ mod tests {
         assert_eq!(answer.new_and_reused(), Some((4, 2)));
         for _ in 0..3 {
             let at = Instant::now();
-            answer.note(&GenerationEvent::Token(Token {
-                text: "x".into(),
-                thinking: String::new(),
-                thinks: false,
-                id: 1,
-                at,
-                lane: LaneId::Cpu,
-            }));
+            answer.note(&token(at));
         }
         assert_eq!(answer.context(), Some((8, 8)));
     }
