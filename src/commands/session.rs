@@ -13,11 +13,13 @@ use super::lanes::{self, LaneParts, NpuParts};
 use super::model_name::{self, Named};
 use super::rates::Rates;
 use super::room::Room;
+use crate::bill::Books;
 use crate::builder::{self, BuildOptions, SamplingDefaults};
 use crate::cli::ChatArgs;
 use crate::config::Settings;
 use crate::engine::{AnswerSettings, Engine, EngineOptions, LaneId, LaneSource, Policy, RatesListener, Sampling};
 use crate::hub::Purpose;
+use crate::ledger::Ledger;
 use crate::log_file;
 use crate::model::{ModelFolder, read_config};
 use crate::onnx_runtime::{LogSink, OnnxRuntime};
@@ -113,6 +115,12 @@ impl Prepared {
         let listener: RatesListener =
             Box::new(move |lane| rates.keep(lane.id, lane.emulated, lane.threads, lane.measured));
         Ok(Engine::load(EngineOptions { model, lanes, emulation: self.npu.emulation, listener: Some(listener) })?)
+    }
+
+    /// What answers take is measured and written down here. `via` names what asks: `chat`, `run`, `serve`.
+    pub fn books(&self, via: &'static str) -> Books {
+        let ledger = Ledger::new(self.paths.ledger_file());
+        Books::new(Path::new("/sys"), ledger, &self.settings.cost, via)
     }
 
     /// Logs what a person may want to know before loading, and shows it: to one who watches, or to all where it matters.
