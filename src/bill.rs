@@ -4,7 +4,7 @@
 //! ```text
 //! let mut tab = books.open(&snapshot.model);      // before the request is submitted
 //! tab.note(&event);                               // each event, as it comes
-//! let bill = tab.close();                         // after `Finished`, or after the stream was dropped
+//! let bill = tab.close();                         // after `Finished`; a tab that is dropped closes itself
 //! ```
 
 use std::path::Path;
@@ -20,6 +20,9 @@ use crate::telemetry::energy::{AnswerEnergy, EnergyMeter, Span};
 
 /// Between looks at the idle power that somebody waits for.
 const IDLE_STEP: Duration = Duration::from_millis(100);
+
+/// The lane of other machines, whose energy is not measured here.
+const REMOTE: &str = "remote";
 
 /// Told of what went wrong while answers were made: where, and what.
 pub type FaultListener = Box<dyn Fn(&str, &str) + Send + Sync>;
@@ -49,7 +52,7 @@ struct Faults {
     last: Option<String>,
 }
 
-/// An answer that is being made.
+/// An answer that is being made. One that is dropped, as when a client goes away, is written down as cancelled.
 pub struct Tab {
     books: Books,
     span: Option<Span>,
@@ -60,6 +63,7 @@ pub struct Tab {
     usage: Usage,
     finished: Option<Finished>,
     remote_cost: Option<f64>,
+    closed: bool,
 }
 
 /// What an answer took.
@@ -111,7 +115,7 @@ impl Books {
         self.inner.prices.as_ref()
     }
 
-    /// A request is about to be submitted. A tab that is dropped leaves no line.
+    /// A request is about to be submitted.
     pub fn open(&self, model: &str) -> Tab {
         Tab {
             books: self.clone(),
@@ -123,6 +127,7 @@ impl Books {
             usage: Usage::default(),
             finished: None,
             remote_cost: None,
+            closed: false,
         }
     }
 
@@ -185,6 +190,11 @@ impl Tab {
 
     /// The same. Where power is measured and idle power is not known yet, waits so long to learn it.
     pub fn close_after(mut self, patience: Duration) -> Bill {
+        self.write(patience)
+    }
+
+    fn write(&mut self, patience: Duration) -> Bill {
+        self.closed = true;
         let seconds = self.began.elapsed().as_secs_f64();
         let energy = self.energy(patience);
         // What the engine counted, unless nobody heard the end.
@@ -203,7 +213,7 @@ impl Tab {
             v: VERSION,
             time: Entry::timestamp(chrono::Utc::now()),
             via: inner.via.to_owned(),
-            model: self.model,
+            model: std::mem::take(&mut self.model),
             lane: names.join("+"),
             emulated: self.emulated,
             finish: finish.to_owned(),
@@ -224,6 +234,9 @@ impl Tab {
             Ok(meter) => meter,
             Err(reason) => return Reading::Unavailable(reason.clone()),
         };
+        if self.lanes.last().is_some() && self.lanes.iter().all(|lane| lane.name() == REMOTE) {
+            return Reading::Unavailable("another machine answered".into());
+        }
         if !patience.is_zero() {
             meter.set_resting(true);
         }
@@ -246,6 +259,14 @@ impl Tab {
     fn on(&mut self, lane: LaneId) {
         if self.lanes.last() != Some(&lane) {
             self.lanes.push(lane);
+        }
+    }
+}
+
+impl Drop for Tab {
+    fn drop(&mut self) {
+        if !self.closed {
+            self.write(Duration::ZERO);
         }
     }
 }

@@ -7,6 +7,7 @@ use std::time::Instant;
 use crossterm::event::KeyEvent;
 
 use crate::engine::{LaneId, LaneState};
+use crate::ledger::Total;
 
 use super::answer::Answer;
 use super::command::{self, Typed};
@@ -43,6 +44,7 @@ pub fn update(state: &mut State, event: Event, now: Instant) -> Vec<Effect> {
         | Event::Generation(_)
         | Event::GenerationLost
         | Event::Previewed { .. }
+        | Event::Billed(_)
         | Event::Device(_) => update_engine::on_event(state, event, now, &mut effects),
     }
     effects
@@ -297,6 +299,7 @@ pub fn submit(state: &mut State, typed: &str, now: Instant, effects: &mut Vec<Ef
     let header = AnswerHeader { model, running: true, ..AnswerHeader::default() };
     let block = state.conversation.add(Kind::Answer(header), "");
     state.answer = Some(Answer::new(block, now));
+    state.bill = None;
     effects.push(Effect::Submit(request));
 }
 
@@ -315,6 +318,7 @@ fn run_command(state: &mut State, now: Instant, effects: &mut Vec<Effect>) {
             }
             state.conversation.clear();
             state.answer = None;
+            (state.bill, state.spent) = (None, Total::default());
             state.overlay = None;
         }
         Typed::Lane(lane) => {
