@@ -8,6 +8,8 @@ mod architectures;
 mod bench;
 #[cfg(unix)]
 mod chat;
+#[cfg(unix)]
+mod cost;
 #[path = "../support/json_schema.rs"]
 mod json_schema;
 mod lanes;
@@ -16,5 +18,7 @@ mod numerics;
 #[path = "../support/pty.rs"]
 #[allow(dead_code, reason = "the tests of the screen alone use more of it")]
 mod pty;
+#[cfg(unix)]
+mod report;
 mod run;
 mod support;

@@ -1,6 +1,7 @@
 //! `ortalk bench`: opens one lane after the other, measures each (`crate::bench`), and prints the report as a table, as JSON
 //! or as Markdown.
 
+pub mod kept;
 mod markdown;
 mod table;
 
@@ -71,6 +72,7 @@ pub fn run(args: &BenchArgs) -> anyhow::Result<ExitCode> {
         comparison: None,
     };
     report.comparison = old.map(|old| Comparison::between(&old, &report));
+    kept::keep(&prepared.paths, &report);
     print_now(&match (args.json, args.markdown) {
         (true, _) => format!("{}\n", serde_json::to_string_pretty(&report)?),
         (_, true) => markdown::markdown(&report),
