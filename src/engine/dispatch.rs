@@ -16,7 +16,7 @@ use super::job::{Job, Measure, Request};
 use super::lane::LaneId;
 use super::lanes::Lanes;
 use super::prompt::{self, PromptError, PromptOptions};
-use super::request::{ChatRequest, CompletionRequest, MeasureRequest, MeasuredPrompt, RawPrompt, Sampling};
+use super::request::{ChatRequest, CompletionRequest, MeasureRequest, MeasuredPrompt, Sampling};
 use super::route::{Policy, Rule};
 use super::thinking::ThinkingSplitter;
 use crate::model::ModelFolder;
@@ -79,7 +79,9 @@ fn prepare(
     // A prompt that was chosen for because it fits stays whole: an answer that outgrows the lane moves to a longer one.
     let longer = decision.rejected.iter().any(|other| other.context_limit > limit);
     let moves = longer && !matches!(decision.rule, Rule::Requested | Rule::OnlyReady | Rule::LongestContext);
-    if !moves {
+    if request.whole {
+        prompt::check_room(tokens.len(), limit)?;
+    } else if !moves {
         let tokenize = |messages: &[_]| prompt::tokenize(folder, messages, options);
         let fitted = prompt::fit(&request.messages, tokens, limit, request.max_tokens, tokenize);
         let fitted = fitted.map_err(|error| match (error, request.lane) {
@@ -121,18 +123,10 @@ fn prepare_completion(
     submitted: Instant,
     events: UnboundedSender<GenerationEvent>,
 ) -> Result<Routed, EngineError> {
-    let prompt = match request.prompt {
-        RawPrompt::Text(text) => folder.tokenizer.encode_text(&text).map_err(PromptError::from)?,
-        RawPrompt::Tokens(tokens) => tokens,
-    };
-    if prompt.is_empty() {
-        return Err(PromptError::NoText.into());
-    }
+    let prompt = prompt::tokenize_raw(folder, &request.prompt)?;
     let decision = lanes.decide(&prompt, request.max_tokens, request.policy, request.lane)?;
-    let (lane, limit) = (decision.lane, decision.context_limit);
-    if prompt.len() >= limit {
-        return Err(PromptError::TextTooLong { tokens: prompt.len(), limit }.into());
-    }
+    let lane = decision.lane;
+    prompt::check_room(prompt.len(), decision.context_limit)?;
     let _ = events.send(GenerationEvent::Routed(decision));
     let request = Request {
         prompt,

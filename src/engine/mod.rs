@@ -219,7 +219,19 @@ impl Engine {
     /// What the router would decide for this conversation now, without running anything.
     pub fn preview(&self, request: &ChatRequest) -> Result<RoutingDecision, EngineError> {
         let prompt = prompt::tokenize(&self.inner.folder, &request.messages, PromptOptions::of(request))?;
-        Ok(self.inner.lanes.decide(&prompt, request.max_tokens, request.policy, request.lane)?)
+        let decision = self.inner.lanes.decide(&prompt, request.max_tokens, request.policy, request.lane)?;
+        if request.whole {
+            prompt::check_room(prompt.len(), decision.context_limit)?;
+        }
+        Ok(decision)
+    }
+
+    /// As `preview`, for text that is to be gone on with.
+    pub fn preview_completion(&self, request: &CompletionRequest) -> Result<RoutingDecision, EngineError> {
+        let prompt = prompt::tokenize_raw(&self.inner.folder, &request.prompt)?;
+        let decision = self.inner.lanes.decide(&prompt, request.max_tokens, request.policy, request.lane)?;
+        prompt::check_room(prompt.len(), decision.context_limit)?;
+        Ok(decision)
     }
 
     /// Queues the request and returns at once. The last event is `Finished`, also when the request is refused.
