@@ -20,5 +20,6 @@ pub mod onnx_runtime;
 pub mod paths;
 pub mod provision;
 pub mod remote;
+pub mod server;
 pub mod telemetry;
 pub mod tui;

@@ -3,12 +3,15 @@
 use std::fmt;
 use std::time::Instant;
 
+use serde::{Deserialize, Serialize};
+
 pub use crate::decoder::GraphPlacement;
 pub use crate::onnx_runtime::Placement;
 
 use crate::decoder::Decoder;
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum LaneId {
     Npu,
     Cpu,
