@@ -19,5 +19,6 @@ mod onnx_file;
 pub mod onnx_runtime;
 pub mod paths;
 pub mod provision;
+pub mod remote;
 pub mod telemetry;
 pub mod tui;
