@@ -62,6 +62,11 @@ impl Paths {
         self.cache.join("rates.json")
     }
 
+    /// What `ortalk bench --tune` found.
+    pub fn tuning_file(&self) -> PathBuf {
+        self.cache.join("tuning.json")
+    }
+
     pub fn log_file(&self) -> PathBuf {
         self.log.join("ortalk.log")
     }
