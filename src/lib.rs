@@ -12,6 +12,7 @@ pub mod disk;
 pub mod engine;
 pub mod hub;
 pub mod inspect;
+pub mod ledger;
 mod log_file;
 pub mod mapped_file;
 pub mod model;
