@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
 use crate::engine::{
-    AnswerSettings, EngineSnapshot, FinishReason, Finished, GenerationEvent, GraphPlacement, LaneChange, LaneId,
-    LaneState, LaneStatus, MeasuredRates, Placement, Policy, PrefillProgress, Rejection, RoutingDecision, Rule,
-    Sampling, ThinkingChoice, Timings, Token, Usage,
+    AnswerSettings, ChosenBy, EngineSnapshot, FinishReason, Finished, GenerationEvent, GraphPlacement, LaneChange,
+    LaneId, LaneState, LaneStatus, MeasuredRates, Placement, Policy, PrefillProgress, Rejection, RoutingDecision, Rule,
+    Sampling, ThinkingChoice, Threads, Timings, Token, Usage,
 };
 use crate::telemetry::Reading;
 use crate::telemetry::device::DeviceSample;
@@ -90,6 +90,8 @@ impl Desk {
             text: text.into(),
             thinking: String::new(),
             thinks: false,
+            tool_calls: Vec::new(),
+            logprobs: None,
             id: 7,
             at: self.now,
             lane,
@@ -101,6 +103,8 @@ impl Desk {
             text: String::new(),
             thinking: thinking.into(),
             thinks: true,
+            tool_calls: Vec::new(),
+            logprobs: None,
             id: 7,
             at: self.now,
             lane: LaneId::Cpu,
@@ -175,7 +179,7 @@ pub fn snapshot() -> EngineSnapshot {
         emulated: id == LaneId::Npu,
         state: LaneState::Ready,
         context_limit,
-        threads: (id == LaneId::Cpu).then_some(2),
+        threads: (id == LaneId::Cpu).then_some(Threads { count: 2, spinning: false, chosen_by: ChosenBy::Default }),
         memory: None,
         placement,
         measured: MeasuredRates::default(),
