@@ -18,6 +18,7 @@ mod serve;
 pub mod session;
 mod setup;
 mod sys;
+mod tuning;
 mod worker;
 
 use std::process::ExitCode;
