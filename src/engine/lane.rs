@@ -81,7 +81,7 @@ pub struct MeasuredRates {
 }
 
 /// The threads of a lane on the CPU.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Threads {
     pub count: usize,
     /// They keep their cores busy while they wait for work.
@@ -90,7 +90,8 @@ pub struct Threads {
 }
 
 /// Who said how the CPU lane runs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum ChosenBy {
     /// Nobody.
     Default,

@@ -10,8 +10,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::engine::{
     self, ContextTrim, EngineSnapshot, FinishReason, GenerationEvent, LaneChange, LaneId, LaneState, LaneStatus,
-    MeasuredRates, MemoryPlan, Placement, Policy, PrefillProgress, RoutingDecision, Rule, ThinkingChoice, TokenLogprob,
-    TokenLogprobs,
+    MeasuredRates, MemoryPlan, Placement, Policy, PrefillProgress, RoutingDecision, Rule, ThinkingChoice, Threads,
+    TokenLogprob, TokenLogprobs,
 };
 
 /// The request's field `ortalk`.
@@ -232,7 +232,7 @@ pub struct Lane {
     #[serde(flatten)]
     pub state: State,
     pub context_limit: usize,
-    pub threads: Option<usize>,
+    pub threads: Option<Threads>,
     pub memory: Option<Memory>,
     pub placement: Vec<Graph>,
     /// Tokens per second.

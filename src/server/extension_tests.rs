@@ -165,7 +165,7 @@ fn the_snapshot_survives_the_wire() {
         emulated: true,
         state,
         context_limit: 8192,
-        threads: Some(4),
+        threads: Some(engine::Threads { count: 4, spinning: false, chosen_by: engine::ChosenBy::User }),
         memory: Some(MemoryPlan { bytes: 1 << 40, cut_from: Some(32_768) }),
         placement,
         measured: MeasuredRates { prefill: Some(812.5), decode: None },
