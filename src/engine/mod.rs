@@ -39,15 +39,15 @@ use tokio::sync::mpsc::unbounded_channel;
 
 use crate::model::{ModelError, ModelFolder};
 
-pub use cpu_lane::cpu_lane;
+pub use cpu_lane::{CpuSetting, cpu_lane};
 pub use event::{
     ContextTrim, FinishReason, Finished, GenerationEvent, LaneChange, PrefillProgress, Timings, Token, TokenLogprob,
     TokenLogprobs, Usage,
 };
 pub use grammar::InvalidRequest;
 pub use lane::{
-    GraphPlacement, LaneId, LaneOpener, LaneSource, LaneSpec, LaneState, LaneStatus, MeasuredRates, MemoryPlan,
-    OpenLane, Placement,
+    ChosenBy, GraphPlacement, LaneId, LaneOpener, LaneSource, LaneSpec, LaneState, LaneStatus, MeasuredRates,
+    MemoryPlan, OpenLane, Placement, Threads,
 };
 pub use lanes::RatesListener;
 pub use prompt::PromptError;
