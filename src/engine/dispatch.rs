@@ -10,6 +10,7 @@ use std::time::Instant;
 use tokio::sync::mpsc::UnboundedSender;
 
 use super::EngineError;
+use super::constraint::Grammars;
 use super::event::{FinishReason, Finished, GenerationEvent};
 use super::generate::panic_message;
 use super::job::{Job, Measure, Request};
@@ -19,6 +20,7 @@ use super::prompt::{self, PromptError, PromptOptions};
 use super::request::{ChatRequest, CompletionRequest, MeasureRequest, MeasuredPrompt, Sampling};
 use super::route::{Policy, Rule};
 use super::thinking::ThinkingSplitter;
+use super::tool_calls::CallFinder;
 use crate::model::ModelFolder;
 
 pub struct Submission {
@@ -33,7 +35,11 @@ pub enum Asked {
     Measure(MeasureRequest),
 }
 
-pub fn start(folder: Arc<ModelFolder>, lanes: Arc<Lanes>) -> std::io::Result<(Sender<Submission>, JoinHandle<()>)> {
+pub fn start(
+    folder: Arc<ModelFolder>,
+    grammars: Arc<Grammars>,
+    lanes: Arc<Lanes>,
+) -> std::io::Result<(Sender<Submission>, JoinHandle<()>)> {
     let (sender, received) = channel::<Submission>();
     let thread = std::thread::Builder::new().name("dispatcher".into()).spawn(move || {
         for submission in received {
@@ -42,7 +48,7 @@ pub fn start(folder: Arc<ModelFolder>, lanes: Arc<Lanes>) -> std::io::Result<(Se
             let done = catch_unwind(AssertUnwindSafe(|| {
                 let Submission { request, submitted, events } = submission;
                 let request = match request {
-                    Asked::Chat(request) => prepare(&folder, &lanes, request, submitted, events)?,
+                    Asked::Chat(request) => prepare(&folder, &grammars, &lanes, request, submitted, events)?,
                     Asked::Complete(request) => prepare_completion(&folder, &lanes, request, submitted, events)?,
                     Asked::Measure(request) => prepare_measured(&folder, &lanes, request, submitted, events)?,
                 };
@@ -64,6 +70,7 @@ type Routed = (LaneId, Request);
 /// The prompt of a chat, for the lane that the router chooses; it is fitted into that lane.
 fn prepare(
     folder: &ModelFolder,
+    grammars: &Grammars,
     lanes: &Lanes,
     request: ChatRequest,
     submitted: Instant,
@@ -96,12 +103,17 @@ fn prepare(
         (decision.prompt_tokens, decision.needed_tokens) = (left.prompt_tokens, left.needed_tokens);
         (decision.predicted_ttft, decision.predicted_total) = (left.predicted_ttft, left.predicted_total);
     }
+    let thinking = ThinkingSplitter::after(folder, &tokens).map_err(PromptError::from)?;
+    let constraint = grammars.constraint(&request, thinking.is_thinking())?;
+    let calls = CallFinder::new(&folder.tools, options.tools.iter().map(|tool| tool.name.clone()).collect());
     let _ = events.send(GenerationEvent::Routed(decision));
     if let Some(trim) = trim {
         let _ = events.send(GenerationEvent::ContextTrimmed(trim));
     }
     let request = Request {
-        thinking: ThinkingSplitter::after(folder, &tokens).map_err(PromptError::from)?,
+        thinking,
+        calls,
+        constraint,
         prompt: tokens,
         sampling: request.sampling,
         max_tokens: request.max_tokens,
@@ -135,6 +147,8 @@ fn prepare_completion(
         stop: request.stop,
         logprobs: request.logprobs,
         thinking: ThinkingSplitter::off(),
+        calls: CallFinder::new(&folder.tools, Vec::new()),
+        constraint: None,
         pinned: request.lane.is_some(),
         measure: None,
         submitted,
@@ -172,6 +186,8 @@ fn prepare_measured(
         stop: Vec::new(),
         logprobs: None,
         thinking: ThinkingSplitter::off(),
+        calls: CallFinder::new(&folder.tools, Vec::new()),
+        constraint: None,
         pinned: true,
         measure: Some(Measure { one_pass }),
         submitted,
