@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use serde::Serialize;
 
+use super::sensors::Sensor;
 use crate::onnx_runtime::DeviceKind;
 use crate::telemetry::machine::Machine;
 
@@ -20,6 +21,7 @@ pub struct SystemReport {
     pub devices: Vec<Device>,
     /// Native libraries, ONNX Runtime first.
     pub libraries: Vec<Library>,
+    pub sensors: Vec<Sensor>,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize)]
