@@ -23,6 +23,7 @@ mod sampler;
 pub(crate) mod testing;
 mod text;
 mod thinking;
+mod tool_calls;
 mod tools;
 mod worker;
 

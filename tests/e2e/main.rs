@@ -18,3 +18,4 @@ mod numerics;
 mod pty;
 mod run;
 mod support;
+mod tune;

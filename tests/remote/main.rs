@@ -4,4 +4,7 @@
 #[path = "../support/openai.rs"]
 mod openai;
 
+mod bench;
 mod client;
+#[path = "../support/json_schema.rs"]
+mod json_schema;

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::report::{Device, Library, Missing, State, SystemReport};
+use super::report::{Device, Library, Missing, State, SystemReport, TunedModel};
 use super::sensors::{Sensor, Unit};
 use crate::onnx_runtime::DeviceKind;
 
@@ -22,6 +22,10 @@ pub fn text(report: &SystemReport) -> String {
     }
     text += "\n";
     write_libraries(&mut text, &report.libraries);
+    for TunedModel { folder, setting } in &report.tuned {
+        let name = folder.file_name().unwrap_or(folder.as_os_str()).to_string_lossy();
+        let _ = writeln!(text, "tuned for the CPU: {name}: {setting}");
+    }
     text += "\nSensors\n";
     write_sensors(&mut text, &report.sensors);
     text
@@ -139,6 +143,7 @@ fn shown(sensor: &Sensor) -> String {
 mod tests {
     use super::super::report::{Provider, SCHEMA};
     use super::*;
+    use crate::engine::CpuSetting;
     use crate::telemetry::machine::Machine;
 
     fn machine() -> Machine {
@@ -220,6 +225,10 @@ mod tests {
                     ..sensor("cpu temperature", Unit::Celsius, None, None, "")
                 },
             ],
+            tuned: vec![TunedModel {
+                folder: "/c/models/smollm2".into(),
+                setting: CpuSetting { threads: 2, spinning: true, prefill_chunk: 64 },
+            }],
         }
     }
 
@@ -245,6 +254,7 @@ mod tests {
         broken.missing = Some(missing("it cannot be loaded:\nno such symbol", Some("name another")));
         bare.libraries = vec![broken, library("QNN plug-in", None, None, None)];
         bare.sensors.truncate(1);
+        bare.tuned.clear();
         insta::assert_snapshot!("bare", text(&bare));
     }
 
