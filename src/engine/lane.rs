@@ -3,6 +3,8 @@
 use std::fmt;
 use std::time::Instant;
 
+use serde::{Deserialize, Serialize};
+
 pub use crate::decoder::GraphPlacement;
 pub use crate::onnx_runtime::Placement;
 
@@ -78,7 +80,7 @@ pub struct MeasuredRates {
 }
 
 /// The threads of a lane on the CPU.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Threads {
     pub count: usize,
     /// They keep their cores busy while they wait for work.
@@ -87,7 +89,8 @@ pub struct Threads {
 }
 
 /// Who said how the CPU lane runs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum ChosenBy {
     /// Nobody.
     Default,
