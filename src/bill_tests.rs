@@ -61,6 +61,8 @@ fn token(lane: LaneId) -> GenerationEvent {
         text: "secret".into(),
         thinking: String::new(),
         thinks: false,
+        tool_calls: Vec::new(),
+        logprobs: None,
         id: 7,
         at: Instant::now(),
         lane,

@@ -21,5 +21,7 @@ mod onnx_file;
 pub mod onnx_runtime;
 pub mod paths;
 pub mod provision;
+pub mod remote;
+pub mod server;
 pub mod telemetry;
 pub mod tui;

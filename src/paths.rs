@@ -65,6 +65,11 @@ impl Paths {
         self.cache.join("rates.json")
     }
 
+    /// What `ortalk bench --tune` found.
+    pub fn tuning_file(&self) -> PathBuf {
+        self.cache.join("tuning.json")
+    }
+
     /// What answers took, a line each.
     pub fn ledger_file(&self) -> PathBuf {
         self.data.join("ledger.jsonl")

@@ -18,9 +18,11 @@ mod rates;
 mod report;
 mod room;
 mod run;
+mod serve;
 pub mod session;
 mod setup;
 mod sys;
+mod tuning;
 mod worker;
 
 use std::process::ExitCode;
@@ -74,6 +76,7 @@ fn name(command: Option<&Command>) -> &'static str {
         Some(Command::Pull(_)) => "pull",
         Some(Command::Report(_)) => "report",
         Some(Command::Run(_)) => "run",
+        Some(Command::Serve(_)) => "serve",
         Some(Command::Setup(_)) => "setup",
         Some(Command::Sys(_)) => "sys",
         Some(Command::Worker(_)) => "worker",
@@ -91,6 +94,7 @@ fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
         Some(Command::Pull(args)) => pull::run(&args),
         Some(Command::Report(args)) => report::run(&args),
         Some(Command::Run(args)) => run::run(args),
+        Some(Command::Serve(args)) => serve::run(args),
         Some(Command::Setup(args)) => setup::run(&args),
         Some(Command::Sys(args)) => sys::run(&args),
         Some(Command::Worker(task)) => worker::run(task),

@@ -14,11 +14,14 @@ use super::lanes::{self, LaneParts, NpuParts};
 use super::model_name::{self, Named};
 use super::rates::Rates;
 use super::room::Room;
+use super::tuning::Tunings;
 use crate::bill::Books;
 use crate::builder::{self, BuildOptions, SamplingDefaults};
 use crate::cli::ChatArgs;
 use crate::config::Settings;
-use crate::engine::{AnswerSettings, Engine, EngineOptions, LaneId, LaneSource, Policy, RatesListener, Sampling};
+use crate::engine::{
+    AnswerSettings, ChosenBy, CpuSetting, Engine, EngineOptions, LaneId, LaneSource, Policy, RatesListener, Sampling,
+};
 use crate::hub::Purpose;
 use crate::ledger::Ledger;
 use crate::log_file;
@@ -26,6 +29,7 @@ use crate::model::{ModelFolder, read_config};
 use crate::onnx_runtime::{LogSink, OnnxRuntime};
 use crate::paths::Paths;
 use crate::provision::{self, DEFAULT_MODEL_NAME, FoundLibrary, FoundPlugin, LibraryOrigin, ObtainError, QNN_LICENCE};
+use crate::telemetry::device::power::SYSFS;
 use crate::telemetry::memory::Memory;
 
 /// The longest answer where nobody said otherwise, in tokens; the help says it, too.
@@ -48,7 +52,8 @@ pub struct Prepared {
     /// Where messages of native libraries and ours go.
     pub log: LogSink,
     npu: NpuParts,
-    threads: usize,
+    /// How the CPU lane runs.
+    pub cpu: (CpuSetting, ChosenBy),
     room: Room,
     /// Whether standard error is seen while a model is loaded.
     tells: bool,
@@ -71,10 +76,14 @@ pub fn prepare(args: &ChatArgs, after: AfterFetch) -> anyhow::Result<Prepared> {
     let answers = answer_settings(args, &settings, &Sampling::suggested(&read_config(&model)?.search))?;
     let threads = args.threads.map(usize::from).or(settings.threads.map(NonZeroUsize::get));
     check_count("threads", threads, MOST_THREADS)?;
-    let threads = threads.unwrap_or_else(default_threads);
+    let tuned = || Tunings::open(paths.tuning_file()).of(&model, &library);
+    let cpu = match threads {
+        Some(threads) => (CpuSetting::with_threads(threads), ChosenBy::User),
+        None => tuned().map_or_else(|| (default_cpu(), ChosenBy::Default), |tuned| (tuned, ChosenBy::Tuning)),
+    };
     let tells = matches!(after, AfterFetch::Exit);
     let log = log_sink(&paths.log_file());
-    Ok(Prepared { paths, settings, answers, model, library, log, npu, threads, room, tells })
+    Ok(Prepared { paths, settings, answers, model, library, log, npu, cpu, room, tells })
 }
 
 /// What `prepare` would fetch or build first, with the remedy; `None` where everything is here.
@@ -114,6 +123,16 @@ impl Prepared {
         self.engine(self.runtime()?, only)
     }
 
+    /// Nothing is said while models are loaded.
+    pub fn silent(self) -> Self {
+        Self { tells: false, ..self }
+    }
+
+    /// With this setting of the CPU lane.
+    pub fn engine_with(&self, runtime: OnnxRuntime, cpu: (CpuSetting, ChosenBy)) -> anyhow::Result<Engine> {
+        self.engine_on(runtime, Some(LaneId::Cpu), cpu)
+    }
+
     /// Loads the library, which a process can do once.
     pub fn runtime(&self) -> anyhow::Result<OnnxRuntime> {
         Ok(OnnxRuntime::load(&self.library, self.log.clone())?)
@@ -121,6 +140,15 @@ impl Prepared {
 
     /// Loads the model; with a lane, no other one is opened.
     pub fn engine(&self, runtime: OnnxRuntime, only: Option<LaneId>) -> anyhow::Result<Engine> {
+        self.engine_on(runtime, only, self.cpu)
+    }
+
+    fn engine_on(
+        &self,
+        runtime: OnnxRuntime,
+        only: Option<LaneId>,
+        cpu: (CpuSetting, ChosenBy),
+    ) -> anyhow::Result<Engine> {
         let log = self.log.clone();
         let model = Arc::new(ModelFolder::open(&self.model)?);
         model.notes.iter().for_each(|note| log(&format!("'{}': {note}", self.model.display())));
@@ -130,7 +158,7 @@ impl Prepared {
             runtime,
             library: &self.library,
             model: &model,
-            threads: self.threads,
+            cpu,
             room: &self.room,
             npu: &self.npu,
             plugin_folders: &folders,
@@ -156,7 +184,7 @@ impl Prepared {
     pub fn books(&self, via: &'static str) -> Books {
         let ledger = Ledger::new(self.paths.ledger_file());
         let paths = self.paths.clone();
-        Books::new(Path::new("/sys"), ledger, &self.settings.cost, via)
+        Books::new(Path::new(SYSFS), ledger, &self.settings.cost, via)
             .tell_faults(Box::new(move |within, fault| faults::keep(&paths, within, fault)))
     }
 
@@ -181,10 +209,15 @@ impl Prepared {
     }
 }
 
-/// One for each physical core that this process may use: two threads on one core slow each other down.
-fn default_threads() -> usize {
-    let usable = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
-    sysinfo::System::physical_core_count().map_or(usable, |cores| cores.min(usable)).max(1)
+/// One thread for each physical core that this process may use: two on one core mostly slow each other down.
+pub fn default_cpu() -> CpuSetting {
+    let usable = usable_threads();
+    CpuSetting::with_threads(sysinfo::System::physical_core_count().map_or(usable, |cores| cores.min(usable)).max(1))
+}
+
+/// Threads that this process may run at once.
+pub fn usable_threads() -> usize {
+    std::thread::available_parallelism().map_or(1, NonZeroUsize::get)
 }
 
 pub fn library(settings: &Settings, paths: &Paths, display: &mut FetchDisplay) -> anyhow::Result<FoundLibrary> {
@@ -315,6 +348,7 @@ fn answer_settings(args: &ChatArgs, settings: &Settings, suggested: &Sampling) -
             .or(settings.repetition_penalty)
             .unwrap_or(suggested.repetition_penalty),
         seed: args.seed,
+        ..Sampling::GREEDY
     };
     check_sampling(&sampling)?;
     let max_tokens = args.max_tokens.map(|n| n as usize).or(settings.max_tokens.map(NonZeroUsize::get));

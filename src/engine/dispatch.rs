@@ -10,15 +10,17 @@ use std::time::Instant;
 use tokio::sync::mpsc::UnboundedSender;
 
 use super::EngineError;
+use super::constraint::Grammars;
 use super::event::{FinishReason, Finished, GenerationEvent};
 use super::generate::panic_message;
 use super::job::{Job, Measure, Request};
 use super::lane::LaneId;
 use super::lanes::Lanes;
-use super::prompt::{self, PromptError};
-use super::request::{ChatRequest, MeasureRequest, MeasuredPrompt, Sampling};
+use super::prompt::{self, PromptError, PromptOptions};
+use super::request::{ChatRequest, CompletionRequest, MeasureRequest, MeasuredPrompt, Sampling};
 use super::route::{Policy, Rule};
 use super::thinking::ThinkingSplitter;
+use super::tool_calls::CallFinder;
 use crate::model::ModelFolder;
 
 pub struct Submission {
@@ -29,10 +31,15 @@ pub struct Submission {
 
 pub enum Asked {
     Chat(ChatRequest),
+    Complete(CompletionRequest),
     Measure(MeasureRequest),
 }
 
-pub fn start(folder: Arc<ModelFolder>, lanes: Arc<Lanes>) -> std::io::Result<(Sender<Submission>, JoinHandle<()>)> {
+pub fn start(
+    folder: Arc<ModelFolder>,
+    grammars: Arc<Grammars>,
+    lanes: Arc<Lanes>,
+) -> std::io::Result<(Sender<Submission>, JoinHandle<()>)> {
     let (sender, received) = channel::<Submission>();
     let thread = std::thread::Builder::new().name("dispatcher".into()).spawn(move || {
         for submission in received {
@@ -41,7 +48,8 @@ pub fn start(folder: Arc<ModelFolder>, lanes: Arc<Lanes>) -> std::io::Result<(Se
             let done = catch_unwind(AssertUnwindSafe(|| {
                 let Submission { request, submitted, events } = submission;
                 let request = match request {
-                    Asked::Chat(request) => prepare(&folder, &lanes, request, submitted, events)?,
+                    Asked::Chat(request) => prepare(&folder, &grammars, &lanes, request, submitted, events)?,
+                    Asked::Complete(request) => prepare_completion(&folder, &lanes, request, submitted, events)?,
                     Asked::Measure(request) => prepare_measured(&folder, &lanes, request, submitted, events)?,
                 };
                 send(&folder, &lanes, request);
@@ -62,12 +70,14 @@ type Routed = (LaneId, Request);
 /// The prompt of a chat, for the lane that the router chooses; it is fitted into that lane.
 fn prepare(
     folder: &ModelFolder,
+    grammars: &Grammars,
     lanes: &Lanes,
     request: ChatRequest,
     submitted: Instant,
     events: UnboundedSender<GenerationEvent>,
 ) -> Result<Routed, EngineError> {
-    let full = prompt::tokenize(folder, &request.messages, request.thinking)?;
+    let options = PromptOptions::of(&request);
+    let full = prompt::tokenize(folder, &request.messages, options)?;
     let mut decision = lanes.decide(&full, request.max_tokens, request.policy, request.lane)?;
     let (lane, limit) = (decision.lane, decision.context_limit);
 
@@ -76,8 +86,10 @@ fn prepare(
     // A prompt that was chosen for because it fits stays whole: an answer that outgrows the lane moves to a longer one.
     let longer = decision.rejected.iter().any(|other| other.context_limit > limit);
     let moves = longer && !matches!(decision.rule, Rule::Requested | Rule::OnlyReady | Rule::LongestContext);
-    if !moves {
-        let tokenize = |messages: &[_]| prompt::tokenize(folder, messages, request.thinking);
+    if request.whole {
+        prompt::check_room(tokens.len(), limit)?;
+    } else if !moves {
+        let tokenize = |messages: &[_]| prompt::tokenize(folder, messages, options);
         let fitted = prompt::fit(&request.messages, tokens, limit, request.max_tokens, tokenize);
         let fitted = fitted.map_err(|error| match (error, request.lane) {
             (error @ PromptError::TooLong { .. }, Some(lane)) => EngineError::RequestedTooShort { lane, error },
@@ -91,16 +103,52 @@ fn prepare(
         (decision.prompt_tokens, decision.needed_tokens) = (left.prompt_tokens, left.needed_tokens);
         (decision.predicted_ttft, decision.predicted_total) = (left.predicted_ttft, left.predicted_total);
     }
+    let thinking = ThinkingSplitter::after(folder, &tokens).map_err(PromptError::from)?;
+    let constraint = grammars.constraint(&request, thinking.is_thinking())?;
+    let calls = CallFinder::new(&folder.tools, options.tools.iter().map(|tool| tool.name.clone()).collect());
     let _ = events.send(GenerationEvent::Routed(decision));
     if let Some(trim) = trim {
         let _ = events.send(GenerationEvent::ContextTrimmed(trim));
     }
     let request = Request {
-        thinking: ThinkingSplitter::after(folder, &tokens).map_err(PromptError::from)?,
+        thinking,
+        calls,
+        constraint,
         prompt: tokens,
         sampling: request.sampling,
         max_tokens: request.max_tokens,
         stop: request.stop,
+        logprobs: request.logprobs,
+        pinned: request.lane.is_some(),
+        measure: None,
+        submitted,
+        events,
+    };
+    Ok((lane, request))
+}
+
+/// Text as it is, for the lane that the router chooses.
+fn prepare_completion(
+    folder: &ModelFolder,
+    lanes: &Lanes,
+    request: CompletionRequest,
+    submitted: Instant,
+    events: UnboundedSender<GenerationEvent>,
+) -> Result<Routed, EngineError> {
+    let prompt = prompt::tokenize_raw(folder, &request.prompt)?;
+    let decision = lanes.decide(&prompt, request.max_tokens, request.policy, request.lane)?;
+    let lane = decision.lane;
+    prompt::check_room(prompt.len(), decision.context_limit)?;
+    let _ = events.send(GenerationEvent::Routed(decision));
+    let request = Request {
+        prompt,
+        sampling: request.sampling,
+        max_tokens: request.max_tokens,
+        stop: request.stop,
+        logprobs: request.logprobs,
+        thinking: ThinkingSplitter::off(),
+        calls: CallFinder::new(&folder.tools, Vec::new()),
+        constraint: None,
         pinned: request.lane.is_some(),
         measure: None,
         submitted,
@@ -117,7 +165,9 @@ fn prepare_measured(
     events: UnboundedSender<GenerationEvent>,
 ) -> Result<Routed, EngineError> {
     let (tokens, one_pass) = match request.prompt {
-        MeasuredPrompt::Conversation(messages) => (prompt::tokenize(folder, &messages, None)?, false),
+        MeasuredPrompt::Conversation(messages) => {
+            (prompt::tokenize(folder, &messages, PromptOptions::default())?, false)
+        }
         MeasuredPrompt::Pass(tokens) => (tokens, true),
     };
     if tokens.is_empty() {
@@ -134,7 +184,10 @@ fn prepare_measured(
         sampling: Sampling::GREEDY,
         max_tokens: request.tokens,
         stop: Vec::new(),
+        logprobs: None,
         thinking: ThinkingSplitter::off(),
+        calls: CallFinder::new(&folder.tools, Vec::new()),
+        constraint: None,
         pinned: true,
         measure: Some(Measure { one_pass }),
         submitted,

@@ -5,15 +5,18 @@
 //! passes the job to the chosen lane's own thread (`worker`, `generate`). Events go straight from there to the front end.
 //! A lane that cannot finish an answer passes the job on to another (`lanes`).
 
+mod constraint;
 mod cpu_lane;
 mod dispatch;
 mod event;
 mod generate;
+mod grammar;
 #[cfg(test)]
 mod hand_over_tests;
 mod job;
 mod lane;
 mod lanes;
+mod logprobs;
 mod prompt;
 mod request;
 mod route;
@@ -22,6 +25,8 @@ mod sampler;
 pub(crate) mod testing;
 mod text;
 mod thinking;
+mod tool_calls;
+mod tools;
 mod worker;
 
 use std::sync::Arc;
@@ -34,21 +39,29 @@ use tokio::sync::mpsc::unbounded_channel;
 
 use crate::model::{ModelError, ModelFolder};
 
-pub use cpu_lane::cpu_lane;
+pub use cpu_lane::{CpuSetting, cpu_lane};
 pub use event::{
-    ContextTrim, FinishReason, Finished, GenerationEvent, LaneChange, PrefillProgress, Timings, Token, Usage,
+    ContextTrim, FinishReason, Finished, GenerationEvent, LaneChange, PrefillProgress, Timings, Token, TokenLogprob,
+    TokenLogprobs, Usage,
 };
+pub use grammar::InvalidRequest;
 pub use lane::{
-    GraphPlacement, LaneId, LaneOpener, LaneSource, LaneSpec, LaneState, LaneStatus, MeasuredRates, MemoryPlan,
-    OpenLane, Placement,
+    ChosenBy, GraphPlacement, LaneId, LaneOpener, LaneSource, LaneSpec, LaneState, LaneStatus, MeasuredRates,
+    MemoryPlan, OpenLane, Placement, Threads,
 };
 pub use lanes::RatesListener;
 pub use prompt::PromptError;
-pub use request::{AnswerSettings, ChatMessage, ChatRequest, MeasureRequest, MeasuredPrompt, Role, Sampling};
+pub use request::{
+    AnswerFormat, AnswerSettings, ChatMessage, ChatRequest, CompletionRequest, MeasureRequest, MeasuredPrompt,
+    RawPrompt, Role, Sampling,
+};
 pub use route::{EXPECTED_ANSWER, Policy, Rejection, RouteError, RoutingDecision, Rule};
+pub use tools::{Tool, ToolCall, ToolCallDelta, ToolChoice};
 
+use constraint::Grammars;
 use dispatch::{Asked, Submission};
 use lanes::Lanes;
+use prompt::PromptOptions;
 use worker::Worker;
 
 /// How long the end of the engine waits for its lanes. A forward pass takes less on any machine that is fit to chat; a
@@ -67,6 +80,7 @@ pub struct Engine {
 
 struct Inner {
     folder: Arc<ModelFolder>,
+    grammars: Arc<Grammars>,
     weight_bytes: u64,
     lanes: Arc<Lanes>,
     stopping: Arc<AtomicBool>,
@@ -131,6 +145,8 @@ pub enum EngineError {
     RequestedTooShort { lane: LaneId, error: PromptError },
     #[error(transparent)]
     Route(#[from] RouteError),
+    #[error(transparent)]
+    Invalid(#[from] InvalidRequest),
     #[error("a thread could not be started: {0}")]
     Thread(#[from] std::io::Error),
     #[error("this request broke ortalk, which is a bug: {0}")]
@@ -141,6 +157,7 @@ impl Engine {
     /// Starts to open the lanes, each on its own thread, and returns when the first of them is ready, or when none can be.
     pub fn load(options: EngineOptions) -> Result<Self, EngineError> {
         let folder = options.model;
+        let grammars = Arc::new(Grammars::new(folder.clone()));
         let lanes = Arc::new(Lanes::new(options.emulation, options.listener));
         let stopping = Arc::new(AtomicBool::new(false));
         let mut workers = Vec::new();
@@ -155,10 +172,11 @@ impl Engine {
             });
             lanes.add(status, jobs);
         }
-        let (submissions, dispatcher) = dispatch::start(folder.clone(), lanes.clone())?;
+        let (submissions, dispatcher) = dispatch::start(folder.clone(), grammars.clone(), lanes.clone())?;
         let mut inner = Inner {
             weight_bytes: folder.weight_bytes(),
             folder,
+            grammars,
             lanes,
             stopping,
             submissions: Some(submissions),
@@ -210,13 +228,36 @@ impl Engine {
 
     /// What the router would decide for this conversation now, without running anything.
     pub fn preview(&self, request: &ChatRequest) -> Result<RoutingDecision, EngineError> {
-        let prompt = prompt::tokenize(&self.inner.folder, &request.messages, request.thinking)?;
-        Ok(self.inner.lanes.decide(&prompt, request.max_tokens, request.policy, request.lane)?)
+        let prompt = prompt::tokenize(&self.inner.folder, &request.messages, PromptOptions::of(request))?;
+        let decision = self.inner.lanes.decide(&prompt, request.max_tokens, request.policy, request.lane)?;
+        if request.whole {
+            prompt::check_room(prompt.len(), decision.context_limit)?;
+        }
+        Ok(decision)
+    }
+
+    /// As `preview`, for text that is to be gone on with.
+    pub fn preview_completion(&self, request: &CompletionRequest) -> Result<RoutingDecision, EngineError> {
+        let prompt = prompt::tokenize_raw(&self.inner.folder, &request.prompt)?;
+        let decision = self.inner.lanes.decide(&prompt, request.max_tokens, request.policy, request.lane)?;
+        prompt::check_room(prompt.len(), decision.context_limit)?;
+        Ok(decision)
+    }
+
+    /// Whether the answer's form can be kept to, and with which parameter it cannot. Who does not ask is told by the
+    /// answer's end.
+    pub fn check(&self, request: &ChatRequest) -> Result<(), InvalidRequest> {
+        self.inner.grammars.constraint(request, false).map(|_| ())
     }
 
     /// Queues the request and returns at once. The last event is `Finished`, also when the request is refused.
     pub fn submit(&self, request: ChatRequest) -> GenerationStream {
         self.ask(Asked::Chat(request))
+    }
+
+    /// Queues text to be gone on with, as `submit` queues a conversation.
+    pub fn complete(&self, request: CompletionRequest) -> GenerationStream {
+        self.ask(Asked::Complete(request))
     }
 
     /// Queues work to be measured, and goes on as `submit` does. Submission is what its TTFT counts from.
@@ -226,7 +267,7 @@ impl Engine {
 
     /// The conversation as a prompt's tokens, ending where the answer begins.
     pub fn tokenize(&self, messages: &[ChatMessage]) -> Result<Vec<u32>, EngineError> {
-        Ok(prompt::tokenize(&self.inner.folder, messages, None)?)
+        Ok(prompt::tokenize(&self.inner.folder, messages, PromptOptions::default())?)
     }
 
     fn ask(&self, request: Asked) -> GenerationStream {

@@ -35,7 +35,7 @@ pub enum Event {
     },
     /// What the running answer took; comes just before its end, or after it was cancelled.
     Billed(Box<Bill>),
-    Device(DeviceSample),
+    Device(Box<DeviceSample>),
     /// A deadline that `State::deadline` named has come.
     Tick,
     Signal(Signal),

@@ -63,7 +63,7 @@ pub fn on_event(state: &mut State, event: Event, now: Instant, effects: &mut Vec
             state.spent.add(&bill.entry, None);
             state.bill = Some(bill);
         }
-        Event::Device(sample) => state.device = Some(sample),
+        Event::Device(sample) => state.device = Some(*sample),
         Event::Key(_) | Event::Paste(_) | Event::Resize { .. } | Event::Tick | Event::Signal(_) | Event::InputLost => {}
     }
 }
@@ -108,7 +108,7 @@ fn on_generation(state: &mut State, event: GenerationEvent, now: Instant, effect
             state.conversation.think(block, &token.thinking);
             state.conversation.append(block, &token.text);
         }
-        GenerationEvent::TrailingText { thinking, text } => {
+        GenerationEvent::TrailingText { thinking, text, .. } => {
             state.conversation.think(block, &thinking);
             state.conversation.append(block, &text);
         }
@@ -134,7 +134,7 @@ fn on_generation(state: &mut State, event: GenerationEvent, now: Instant, effect
 /// How an answer ended, where that was not the model's own end.
 fn ending(reason: &FinishReason, usage: Usage) -> Option<(Level, String)> {
     match reason {
-        FinishReason::Stop => None,
+        FinishReason::Stop | FinishReason::ToolCalls => None,
         FinishReason::Length => {
             let text = format!("length: cut off after {} tokens, it may not be complete", usage.completion_tokens);
             Some((Level::Warning, text))

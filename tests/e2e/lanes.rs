@@ -16,8 +16,10 @@ const LONG: usize = 1024;
 
 fn engine(contexts: &[(LaneId, usize)]) -> Engine {
     let model = Arc::new(ModelFolder::open(model()).unwrap());
-    let lane =
-        |(id, context): &(LaneId, usize)| LaneSpec { id: *id, ..cpu_lane(runtime(), model.clone(), 2, Some(*context)) };
+    let lane = |(id, context): &(LaneId, usize)| LaneSpec {
+        id: *id,
+        ..cpu_lane(runtime(), model.clone(), (CpuSetting::with_threads(2), ChosenBy::Default), Some(*context))
+    };
     let lanes = contexts.iter().map(lane).collect();
     let engine = Engine::load(EngineOptions { model, lanes, emulation: false, listener: None }).unwrap();
     engine.wait_for_lanes(None);
@@ -33,13 +35,10 @@ struct Answer {
 
 fn ask(engine: &Engine, question: &str, sampling: Sampling, policy: Policy) -> Answer {
     let mut stream = engine.submit(ChatRequest {
-        messages: vec![ChatMessage::new(Role::User, question)],
         sampling,
         max_tokens: 80,
-        stop: Vec::new(),
-        thinking: None,
         policy,
-        lane: None,
+        ..ChatRequest::new(vec![ChatMessage::new(Role::User, question)])
     });
     let (mut text, mut tokens, mut changes) = (String::new(), Vec::new(), Vec::new());
     loop {

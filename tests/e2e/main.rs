@@ -22,3 +22,4 @@ mod pty;
 mod report;
 mod run;
 mod support;
+mod tune;

@@ -8,7 +8,6 @@ mod text;
 
 use std::path::Path;
 use std::process::ExitCode;
-use std::time::Duration;
 
 use anyhow::Context;
 use serde_json::{Value, json};
@@ -21,16 +20,11 @@ use super::sys::{self, SystemReport};
 use crate::cli::ReportArgs;
 use crate::config::{Settings, SettingsError};
 use crate::paths::Paths;
-use crate::telemetry::Reading;
-use crate::telemetry::device::DeviceSampler;
 
 pub use opened::serve_open;
 
 /// The version of the JSON; it grows when a field changes its meaning.
 const SCHEMA: u32 = 1;
-
-/// Over which loads and power are looked at.
-const LOOK: Duration = Duration::from_millis(600);
 
 /// What is said of the environment. Of a secret only that it is set.
 const VARIABLES: [&str; 14] = [
@@ -57,7 +51,6 @@ struct Report {
     settings: Result<Vec<(&'static str, String)>, String>,
     /// The lanes, or why they could not be opened.
     opened: Result<Value, String>,
-    sensors: Vec<(&'static str, Reading<String>)>,
     last_error: Option<Fault>,
     bench: Option<KeptBench>,
 }
@@ -89,7 +82,6 @@ fn gather(args: &ReportArgs, paths: &Paths, executable: &Path) -> Report {
         environment: environment(),
         settings: said,
         opened: opened::open(executable, args),
-        sensors: sensors(),
         last_error: faults::last(paths),
         bench: kept::latest(paths),
     }
@@ -137,35 +129,10 @@ fn without_quotation(error: &SettingsError) -> String {
     faults::without_quotations(&error.to_string())
 }
 
-fn sensors() -> Vec<(&'static str, Reading<String>)> {
-    let mut sampler = DeviceSampler::new();
-    std::thread::sleep(LOOK);
-    let sample = sampler.sample(&[]);
-    fn shown<T>(reading: Reading<T>, show: impl Fn(T) -> String) -> Reading<String> {
-        match reading {
-            Reading::Measured(value) => Reading::Measured(show(value)),
-            Reading::Unavailable(reason) => Reading::Unavailable(reason),
-        }
-    }
-    let gibibytes = |bytes: u64| format!("{:.1} GiB", bytes as f64 / (1_u64 << 30) as f64);
-    vec![
-        ("cpu load", shown(sample.cpu_percent, |percent| format!("{percent:.0} %"))),
-        ("cpu frequency", shown(sample.cpu_mhz, |mhz| format!("{mhz} MHz"))),
-        ("cpu temperature", shown(sample.cpu_celsius, |celsius| format!("{celsius:.0} °C"))),
-        ("memory in use", shown(sample.memory_used, gibibytes)),
-        ("memory", shown(sample.memory_total, gibibytes)),
-        ("power", shown(sample.power, |power| format!("{:.1} W, {}", power.watts, power.source))),
-    ]
-}
-
 fn as_json(report: &Report) -> Value {
     let pairs = |pairs: &[(&str, String)]| {
         pairs.iter().map(|(name, value)| json!({"name": name, "value": value})).collect::<Vec<_>>()
     };
-    let sensors = report.sensors.iter().map(|(name, reading)| match reading {
-        Reading::Measured(value) => json!({"name": name, "value": value, "reason": null}),
-        Reading::Unavailable(reason) => json!({"name": name, "value": null, "reason": reason}),
-    });
     json!({
         "schema": SCHEMA,
         "system": report.system,
@@ -174,7 +141,6 @@ fn as_json(report: &Report) -> Value {
         "settings_error": report.settings.as_ref().err(),
         "opened": report.opened.as_ref().ok(),
         "not_opened": report.opened.as_ref().err(),
-        "sensors": sensors.collect::<Vec<_>>(),
         "last_error": report.last_error,
         "bench": report.bench,
     })

@@ -6,7 +6,6 @@ use serde_json::Value;
 
 use super::super::sys;
 use super::Report;
-use crate::telemetry::Reading;
 
 /// Columns of a name before its value.
 const NAME: usize = 18;
@@ -28,13 +27,6 @@ pub fn text(report: &Report) -> String {
     match &report.opened {
         Err(reason) => indented(&mut text, &format!("not opened: {reason}")),
         Ok(opened) => write_opened(&mut text, opened),
-    }
-    section(&mut text, "sensors");
-    for (name, reading) in &report.sensors {
-        match reading {
-            Reading::Measured(value) => line(&mut text, name, value),
-            Reading::Unavailable(reason) => line(&mut text, name, &format!("not read: {reason}")),
-        }
     }
     section(&mut text, "last error");
     match &report.last_error {

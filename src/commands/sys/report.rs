@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use serde::Serialize;
 
+use super::sensors::Sensor;
+use crate::engine::CpuSetting;
 use crate::onnx_runtime::DeviceKind;
 use crate::telemetry::machine::Machine;
 
@@ -20,6 +22,15 @@ pub struct SystemReport {
     pub devices: Vec<Device>,
     /// Native libraries, ONNX Runtime first.
     pub libraries: Vec<Library>,
+    pub sensors: Vec<Sensor>,
+    /// How the CPU lane runs models that `ortalk bench --tune` has tuned.
+    pub tuned: Vec<TunedModel>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct TunedModel {
+    pub folder: PathBuf,
+    pub setting: CpuSetting,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize)]
