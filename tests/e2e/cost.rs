@@ -3,8 +3,10 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
+use portable_pty::CommandBuilder;
 use serde_json::Value;
 
+use crate::pty::Terminal;
 use crate::support::{home, model, ortalk, succeed, text};
 
 /// Settings, data and logs of its own, beside the caches of all tests.
@@ -183,4 +185,35 @@ fn no_ledger_is_no_error() {
     // What other commands read stays out of it.
     succeed(&["sys"]);
     assert!(!home.ledger().exists());
+}
+
+/// An answer that is cancelled took something, too.
+#[test]
+fn the_chat_shows_what_an_answer_took_and_writes_it_down() {
+    model();
+    succeed(&["setup"]);
+    let home = Home::new();
+    home.settings("[cost]\ncurrency = 'EUR'\ncloud-per-million = { input = 100, output = 1000 }");
+    let mut command = CommandBuilder::new(env!("CARGO_BIN_EXE_ortalk"));
+    command.args(["--temperature", "0"]);
+    command.env("ORTALK_HOME", home.path());
+    let mut chat = Terminal::start(command, 120, 36);
+    chat.wait_for("○ cpu");
+    assert!(chat.screen().contains("no answer yet"), "{}", chat.screen());
+    chat.send("What is the capital of France?\r");
+    chat.wait_for("Paris");
+    // 37 tokens at 100 and seven or eight at 1000 per million.
+    chat.wait_for("cloud 0.01");
+    chat.wait_for("   37 in  ");
+    chat.send("Tell me a very long story about the sea.\r");
+    chat.wait_for("● cpu");
+    chat.send("\x03\x03");
+    assert_eq!(chat.exit_code(), 0);
+    let costs = home.json(&["cost", "--json"]);
+    assert_eq!(costs["total"]["answers"], 2, "{costs}");
+    let written = std::fs::read_to_string(home.ledger()).unwrap();
+    let finished: Vec<Value> = written.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert!(finished.iter().all(|line| line["via"] == "chat"), "{written}");
+    assert_eq!((&finished[0]["finish"], &finished[1]["finish"]), (&"stop".into(), &"cancelled".into()), "{written}");
+    assert!(!written.contains("sea") && !written.contains("France"), "{written}");
 }
