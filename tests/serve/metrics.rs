@@ -87,7 +87,7 @@ fn they_agree_with_what_clients_counted() {
     drop(events);
     count(&request_key(CHAT, 200), 1.0);
     count("ortalk_answers_total finish_reason=cancelled", 1.0);
-    assert!(server.becomes_idle(Duration::from_secs(20)));
+    assert!(server.becomes_idle(Duration::from_secs(20)) && server.closes_connections(Duration::from_secs(20)));
 
     let found = parsed(&get(server.address, "/metrics").text());
     // The one who left has no usage; nobody knows how many tokens it got.
