@@ -17,7 +17,7 @@ use ortalk::commands::session;
 use ortalk::config::Settings;
 use ortalk::decoder::{Decoder, DecoderOptions, PlainDecoder};
 use ortalk::engine::{
-    ChatMessage, ChatRequest, Engine, EngineOptions, Finished, GenerationEvent, Policy, Role, Sampling, cpu_lane,
+    ChatMessage, ChatRequest, Engine, EngineOptions, Finished, GenerationEvent, Policy, Role, cpu_lane,
 };
 use ortalk::model::ModelFolder;
 use ortalk::onnx_runtime::{CpuSessionOptions, OnnxRuntime};
@@ -158,15 +158,7 @@ fn engine_against_decoder(runtime: &OnnxRuntime, folder: &ModelFolder) {
 }
 
 fn answer(engine: &Engine, messages: Vec<ChatMessage>, max_tokens: usize) -> (String, Finished) {
-    let request = ChatRequest {
-        messages,
-        sampling: Sampling::GREEDY,
-        max_tokens,
-        stop: Vec::new(),
-        thinking: None,
-        policy: Policy::Auto,
-        lane: None,
-    };
+    let request = ChatRequest { max_tokens, policy: Policy::Auto, ..ChatRequest::new(messages) };
     let mut events = engine.submit(request);
     let mut text = String::new();
     loop {

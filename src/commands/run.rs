@@ -63,7 +63,7 @@ fn cut(reason: &FinishReason) -> Option<&'static str> {
     match reason {
         FinishReason::Length => Some("--max-tokens"),
         FinishReason::ContextFull => Some("the context is full"),
-        FinishReason::Stop | FinishReason::Cancelled | FinishReason::Error(_) => None,
+        FinishReason::Stop | FinishReason::ToolCalls | FinishReason::Cancelled | FinishReason::Error(_) => None,
     }
 }
 
@@ -160,7 +160,7 @@ fn follow(mut events: GenerationStream, display: &mut Display) -> anyhow::Result
                 answer.take(&token.thinking, &token.text, display)?;
                 answer.count(token.lane);
             }
-            GenerationEvent::TrailingText { thinking, text } => answer.take(&thinking, &text, display)?,
+            GenerationEvent::TrailingText { thinking, text, .. } => answer.take(&thinking, &text, display)?,
             GenerationEvent::ContextTrimmed(trim) => eprintln!(
                 "ortalk: {} of {} prompt tokens were kept: the context holds {}",
                 trim.tokens_after, trim.tokens_before, trim.context_limit

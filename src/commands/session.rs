@@ -270,6 +270,7 @@ fn answer_settings(args: &ChatArgs, settings: &Settings, suggested: &Sampling) -
             .or(settings.repetition_penalty)
             .unwrap_or(suggested.repetition_penalty),
         seed: args.seed,
+        ..Sampling::GREEDY
     };
     check_sampling(&sampling)?;
     let max_tokens = args.max_tokens.map(|n| n as usize).or(settings.max_tokens.map(NonZeroUsize::get));

@@ -15,8 +15,8 @@ use super::generate::panic_message;
 use super::job::{Job, Measure, Request};
 use super::lane::LaneId;
 use super::lanes::Lanes;
-use super::prompt::{self, PromptError};
-use super::request::{ChatRequest, MeasureRequest, MeasuredPrompt, Sampling};
+use super::prompt::{self, PromptError, PromptOptions};
+use super::request::{ChatRequest, CompletionRequest, MeasureRequest, MeasuredPrompt, RawPrompt, Sampling};
 use super::route::{Policy, Rule};
 use super::thinking::ThinkingSplitter;
 use crate::model::ModelFolder;
@@ -29,6 +29,7 @@ pub struct Submission {
 
 pub enum Asked {
     Chat(ChatRequest),
+    Complete(CompletionRequest),
     Measure(MeasureRequest),
 }
 
@@ -42,6 +43,7 @@ pub fn start(folder: Arc<ModelFolder>, lanes: Arc<Lanes>) -> std::io::Result<(Se
                 let Submission { request, submitted, events } = submission;
                 let request = match request {
                     Asked::Chat(request) => prepare(&folder, &lanes, request, submitted, events)?,
+                    Asked::Complete(request) => prepare_completion(&folder, &lanes, request, submitted, events)?,
                     Asked::Measure(request) => prepare_measured(&folder, &lanes, request, submitted, events)?,
                 };
                 send(&folder, &lanes, request);
@@ -67,7 +69,8 @@ fn prepare(
     submitted: Instant,
     events: UnboundedSender<GenerationEvent>,
 ) -> Result<Routed, EngineError> {
-    let full = prompt::tokenize(folder, &request.messages, request.thinking)?;
+    let options = PromptOptions::of(&request);
+    let full = prompt::tokenize(folder, &request.messages, options)?;
     let mut decision = lanes.decide(&full, request.max_tokens, request.policy, request.lane)?;
     let (lane, limit) = (decision.lane, decision.context_limit);
 
@@ -77,7 +80,7 @@ fn prepare(
     let longer = decision.rejected.iter().any(|other| other.context_limit > limit);
     let moves = longer && !matches!(decision.rule, Rule::Requested | Rule::OnlyReady | Rule::LongestContext);
     if !moves {
-        let tokenize = |messages: &[_]| prompt::tokenize(folder, messages, request.thinking);
+        let tokenize = |messages: &[_]| prompt::tokenize(folder, messages, options);
         let fitted = prompt::fit(&request.messages, tokens, limit, request.max_tokens, tokenize);
         let fitted = fitted.map_err(|error| match (error, request.lane) {
             (error @ PromptError::TooLong { .. }, Some(lane)) => EngineError::RequestedTooShort { lane, error },
@@ -101,6 +104,43 @@ fn prepare(
         sampling: request.sampling,
         max_tokens: request.max_tokens,
         stop: request.stop,
+        logprobs: request.logprobs,
+        pinned: request.lane.is_some(),
+        measure: None,
+        submitted,
+        events,
+    };
+    Ok((lane, request))
+}
+
+/// Text as it is, for the lane that the router chooses.
+fn prepare_completion(
+    folder: &ModelFolder,
+    lanes: &Lanes,
+    request: CompletionRequest,
+    submitted: Instant,
+    events: UnboundedSender<GenerationEvent>,
+) -> Result<Routed, EngineError> {
+    let prompt = match request.prompt {
+        RawPrompt::Text(text) => folder.tokenizer.encode_text(&text).map_err(PromptError::from)?,
+        RawPrompt::Tokens(tokens) => tokens,
+    };
+    if prompt.is_empty() {
+        return Err(PromptError::NoText.into());
+    }
+    let decision = lanes.decide(&prompt, request.max_tokens, request.policy, request.lane)?;
+    let (lane, limit) = (decision.lane, decision.context_limit);
+    if prompt.len() >= limit {
+        return Err(PromptError::TextTooLong { tokens: prompt.len(), limit }.into());
+    }
+    let _ = events.send(GenerationEvent::Routed(decision));
+    let request = Request {
+        prompt,
+        sampling: request.sampling,
+        max_tokens: request.max_tokens,
+        stop: request.stop,
+        logprobs: request.logprobs,
+        thinking: ThinkingSplitter::off(),
         pinned: request.lane.is_some(),
         measure: None,
         submitted,
@@ -117,7 +157,9 @@ fn prepare_measured(
     events: UnboundedSender<GenerationEvent>,
 ) -> Result<Routed, EngineError> {
     let (tokens, one_pass) = match request.prompt {
-        MeasuredPrompt::Conversation(messages) => (prompt::tokenize(folder, &messages, None)?, false),
+        MeasuredPrompt::Conversation(messages) => {
+            (prompt::tokenize(folder, &messages, PromptOptions::default())?, false)
+        }
         MeasuredPrompt::Pass(tokens) => (tokens, true),
     };
     if tokens.is_empty() {
@@ -134,6 +176,7 @@ fn prepare_measured(
         sampling: Sampling::GREEDY,
         max_tokens: request.tokens,
         stop: Vec::new(),
+        logprobs: None,
         thinking: ThinkingSplitter::off(),
         pinned: true,
         measure: Some(Measure { one_pass }),

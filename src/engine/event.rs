@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use super::lane::LaneId;
 use super::route::RoutingDecision;
+use super::tools::ToolCallDelta;
 use crate::telemetry::latency::tokens_per_second;
 
 #[derive(Debug, Clone, PartialEq)]
@@ -21,6 +22,7 @@ pub enum GenerationEvent {
     TrailingText {
         thinking: String,
         text: String,
+        tool_calls: Vec<ToolCallDelta>,
     },
     /// The answer goes on in another lane, which runs prompt and answer so far again: more `PrefillProgress` follows.
     LaneChanged(LaneChange),
@@ -70,10 +72,32 @@ pub struct Token {
     pub thinking: String,
     /// It is part of the thinking, whose markers are not among its text.
     pub thinks: bool,
+    /// What it adds to calls of tools, whose text is not part of the answer.
+    pub tool_calls: Vec<ToolCallDelta>,
     pub id: u32,
+    /// Where they were asked for.
+    pub logprobs: Option<TokenLogprobs>,
     /// When the token was chosen, on the lane's own thread.
     pub at: Instant,
     pub lane: LaneId,
+}
+
+/// How likely a token was among all that the model has: the log softmax of its logits, before anything that is asked of
+/// the sampling changes them.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TokenLogprobs {
+    pub chosen: TokenLogprob,
+    /// The most likely ones, the most likely first.
+    pub top: Vec<TokenLogprob>,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct TokenLogprob {
+    pub id: u32,
+    /// What the token stands for: text, or part of a character.
+    pub bytes: Vec<u8>,
+    /// Natural logarithm.
+    pub logprob: f32,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -94,6 +118,8 @@ impl Finished {
 pub enum FinishReason {
     /// The model ended its answer, or a stop text was met.
     Stop,
+    /// The answer ends with calls of tools, whose results the model wants.
+    ToolCalls,
     /// `max_tokens` was reached.
     Length,
     /// The context has no room for another token.
@@ -106,6 +132,7 @@ impl FinishReason {
     pub fn name(&self) -> &'static str {
         match self {
             Self::Stop => "stop",
+            Self::ToolCalls => "tool_calls",
             Self::Length | Self::ContextFull => "length",
             Self::Cancelled => "cancelled",
             Self::Error(_) => "error",

@@ -154,7 +154,7 @@ fn run(
         }
         let logits = lane.forward(&[next])?;
         // No finite logit: this lane computes nonsense.
-        next = job.sampler.sample(logits).map_err(|error| Outcome::Broken(error.to_string()))?;
+        next = job.choose(logits).map_err(|error| Outcome::Broken(error.to_string()))?;
     }
 }
 
@@ -185,7 +185,7 @@ fn prefill(
         measured.prefill_tokens += end - done;
         done = end;
         if done == total {
-            let token = job.sampler.sample(logits).map_err(|error| Outcome::Broken(error.to_string()))?;
+            let token = job.choose(logits).map_err(|error| Outcome::Broken(error.to_string()))?;
             let first_token = Instant::now();
             job.send(GenerationEvent::PrefillProgress(PrefillProgress { done, total, reused }));
             if job.answered().is_empty() {

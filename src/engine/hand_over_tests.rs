@@ -51,13 +51,10 @@ fn engine(lanes: Vec<LaneSpec>) -> Engine {
 
 fn request(lane: Option<LaneId>) -> ChatRequest {
     ChatRequest {
-        messages: vec![ChatMessage::new(Role::User, "Hello")],
-        sampling: Sampling::GREEDY,
         max_tokens: 60,
-        stop: Vec::new(),
-        thinking: None,
         policy: Policy::Npu,
         lane,
+        ..ChatRequest::new(vec![ChatMessage::new(Role::User, "Hello")])
     }
 }
 

@@ -7,8 +7,9 @@ use tokio::sync::mpsc::UnboundedSender;
 
 use super::event::{FinishReason, Finished, GenerationEvent, Timings, Token, Usage};
 use super::lane::LaneId;
+use super::logprobs::{Ranked, rank};
 use super::request::Sampling;
-use super::sampler::Sampler;
+use super::sampler::{SampleError, Sampler};
 use super::text::{Detokenizer, StopMatcher};
 use super::thinking::{Parts, ThinkingSplitter};
 use crate::model::Tokenizer;
@@ -19,6 +20,7 @@ pub struct Request {
     pub sampling: Sampling,
     pub max_tokens: usize,
     pub stop: Vec<String>,
+    pub logprobs: Option<usize>,
     /// Where the answer's text begins.
     pub thinking: ThinkingSplitter,
     /// The request named its lane: the answer begins and ends there.
@@ -43,9 +45,12 @@ pub struct Job {
     pub measure: Option<Measure>,
     pub submitted: Instant,
     pub events: UnboundedSender<GenerationEvent>,
-    pub sampler: Sampler,
     pub usage: Usage,
     pub timings: Timings,
+    sampler: Sampler,
+    /// How many of the most likely tokens come with each, and how likely they were at the token that was chosen last.
+    logprobs: Option<usize>,
+    ranked: Option<Ranked>,
     detokenizer: Detokenizer,
     thinking: ThinkingSplitter,
     stops: StopMatcher,
@@ -54,11 +59,14 @@ pub struct Job {
 
 impl Job {
     pub fn new(request: Request) -> Self {
-        let Request { prompt, sampling, max_tokens, stop, thinking, pinned, measure, submitted, events } = request;
+        let Request { prompt, sampling, max_tokens, stop, logprobs, thinking, pinned, measure, submitted, events } =
+            request;
         Self {
             sampler: Sampler::new(sampling, &prompt),
             usage: Usage { prompt_tokens: prompt.len(), ..Usage::default() },
             timings: Timings::default(),
+            logprobs,
+            ranked: None,
             detokenizer: Detokenizer::default(),
             thinking,
             stops: StopMatcher::new(&stop),
@@ -91,7 +99,14 @@ impl Job {
         let _ = self.events.send(event);
     }
 
-    /// Takes a token into the answer and sends its text. True where a stop text was met.
+    /// The next token, by the logits behind the sequence so far.
+    pub fn choose(&mut self, logits: &[f32]) -> Result<u32, SampleError> {
+        let token = self.sampler.sample(logits)?;
+        self.ranked = self.logprobs.map(|count| rank(logits, token, count));
+        Ok(token)
+    }
+
+    /// Takes the token that was chosen last into the answer and sends its text. True where a stop text was met.
     pub fn push(&mut self, token: u32, at: Instant, lane: LaneId, tokenizer: &Tokenizer) -> Result<bool, String> {
         self.sampler.observe(token);
         let text = self.detokenizer.push(tokenizer, token).map_err(|error| error.to_string())?;
@@ -108,7 +123,17 @@ impl Job {
             // It begins with the answer's first token, whose marker may have taken several.
             self.usage.thinking_tokens = self.usage.completion_tokens;
         }
-        self.send(GenerationEvent::Token(Token { text: released.text, thinking, thinks, id: token, at, lane }));
+        let logprobs = self.ranked.take().map(|ranked| ranked.spelled(tokenizer));
+        self.send(GenerationEvent::Token(Token {
+            text: released.text,
+            thinking,
+            thinks,
+            tool_calls: Vec::new(),
+            id: token,
+            logprobs,
+            at,
+            lane,
+        }));
         Ok(released.stopped)
     }
 
@@ -116,7 +141,7 @@ impl Job {
     /// answer is not given up.
     pub fn finish(mut self, reason: FinishReason, tokenizer: &Tokenizer) {
         let reason = match reason {
-            FinishReason::Stop | FinishReason::Length | FinishReason::ContextFull => {
+            FinishReason::Stop | FinishReason::ToolCalls | FinishReason::Length | FinishReason::ContextFull => {
                 self.release_held(tokenizer).err().map_or(reason, FinishReason::Error)
             }
             FinishReason::Cancelled | FinishReason::Error(_) => reason,
@@ -132,7 +157,7 @@ impl Job {
         let text = if released.stopped { released.text } else { released.text + &self.stops.finish() };
         let thinking = last.thinking + &held.thinking;
         if !text.is_empty() || !thinking.is_empty() {
-            self.send(GenerationEvent::TrailingText { thinking, text });
+            self.send(GenerationEvent::TrailingText { thinking, text, tool_calls: Vec::new() });
         }
         Ok(())
     }

@@ -14,6 +14,7 @@ mod hand_over_tests;
 mod job;
 mod lane;
 mod lanes;
+mod logprobs;
 mod prompt;
 mod request;
 mod route;
@@ -22,6 +23,7 @@ mod sampler;
 pub(crate) mod testing;
 mod text;
 mod thinking;
+mod tools;
 mod worker;
 
 use std::sync::Arc;
@@ -36,7 +38,8 @@ use crate::model::{ModelError, ModelFolder};
 
 pub use cpu_lane::cpu_lane;
 pub use event::{
-    ContextTrim, FinishReason, Finished, GenerationEvent, LaneChange, PrefillProgress, Timings, Token, Usage,
+    ContextTrim, FinishReason, Finished, GenerationEvent, LaneChange, PrefillProgress, Timings, Token, TokenLogprob,
+    TokenLogprobs, Usage,
 };
 pub use lane::{
     GraphPlacement, LaneId, LaneOpener, LaneSource, LaneSpec, LaneState, LaneStatus, MeasuredRates, MemoryPlan,
@@ -44,11 +47,16 @@ pub use lane::{
 };
 pub use lanes::RatesListener;
 pub use prompt::PromptError;
-pub use request::{AnswerSettings, ChatMessage, ChatRequest, MeasureRequest, MeasuredPrompt, Role, Sampling};
+pub use request::{
+    AnswerFormat, AnswerSettings, ChatMessage, ChatRequest, CompletionRequest, MeasureRequest, MeasuredPrompt,
+    RawPrompt, Role, Sampling,
+};
 pub use route::{EXPECTED_ANSWER, Policy, Rejection, RouteError, RoutingDecision, Rule};
+pub use tools::{Tool, ToolCall, ToolCallDelta, ToolChoice};
 
 use dispatch::{Asked, Submission};
 use lanes::Lanes;
+use prompt::PromptOptions;
 use worker::Worker;
 
 /// How long the end of the engine waits for its lanes. A forward pass takes less on any machine that is fit to chat; a
@@ -210,13 +218,18 @@ impl Engine {
 
     /// What the router would decide for this conversation now, without running anything.
     pub fn preview(&self, request: &ChatRequest) -> Result<RoutingDecision, EngineError> {
-        let prompt = prompt::tokenize(&self.inner.folder, &request.messages, request.thinking)?;
+        let prompt = prompt::tokenize(&self.inner.folder, &request.messages, PromptOptions::of(request))?;
         Ok(self.inner.lanes.decide(&prompt, request.max_tokens, request.policy, request.lane)?)
     }
 
     /// Queues the request and returns at once. The last event is `Finished`, also when the request is refused.
     pub fn submit(&self, request: ChatRequest) -> GenerationStream {
         self.ask(Asked::Chat(request))
+    }
+
+    /// Queues text to be gone on with, as `submit` queues a conversation.
+    pub fn complete(&self, request: CompletionRequest) -> GenerationStream {
+        self.ask(Asked::Complete(request))
     }
 
     /// Queues work to be measured, and goes on as `submit` does. Submission is what its TTFT counts from.
@@ -226,7 +239,7 @@ impl Engine {
 
     /// The conversation as a prompt's tokens, ending where the answer begins.
     pub fn tokenize(&self, messages: &[ChatMessage]) -> Result<Vec<u32>, EngineError> {
-        Ok(prompt::tokenize(&self.inner.folder, messages, None)?)
+        Ok(prompt::tokenize(&self.inner.folder, messages, PromptOptions::default())?)
     }
 
     fn ask(&self, request: Asked) -> GenerationStream {

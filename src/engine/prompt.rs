@@ -1,8 +1,13 @@
 //! From messages to prompt tokens that fit: renders the chat template, tokenizes, and leaves out the oldest turns where
 //! the context is too short.
 
+use std::collections::HashMap;
+
+use serde_json::{Value as Json, json};
+
 use super::event::ContextTrim;
-use super::request::{ChatMessage, Role};
+use super::request::{ChatMessage, ChatRequest, Role};
+use super::tools::{Tool, ToolCall, ToolChoice};
 use crate::model::{ModelFolder, TemplateError, TemplateInputs, TokenizerError};
 
 #[derive(Debug, thiserror::Error)]
@@ -17,6 +22,10 @@ pub enum PromptError {
         "the model's chat template makes nothing of the conversation, so there is nothing to go on from; is it empty?"
     )]
     Empty,
+    #[error("the prompt has no text to go on from")]
+    NoText,
+    #[error("the prompt has {tokens} tokens; a context of {limit} has no room for it and a continuation")]
+    TextTooLong { tokens: usize, limit: usize },
     #[error("the last message needs {tokens} tokens with its template; a context of {limit} leaves room for {room}")]
     TooLong { tokens: usize, limit: usize, room: usize },
 }
@@ -27,31 +36,65 @@ pub struct Prompt {
     pub trim: Option<ContextTrim>,
 }
 
+/// What a prompt is made of besides the messages.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct PromptOptions<'a> {
+    pub tools: &'a [Tool],
+    pub thinking: Option<bool>,
+    pub continue_last: bool,
+}
+
+impl<'a> PromptOptions<'a> {
+    pub fn of(request: &'a ChatRequest) -> Self {
+        let tools = if request.tool_choice == ToolChoice::None { &[] } else { request.tools.as_slice() };
+        Self { tools, thinking: request.thinking, continue_last: request.continue_last }
+    }
+}
+
 /// The whole conversation in tokens, ending where the answer begins.
 pub fn tokenize(
     folder: &ModelFolder,
     messages: &[ChatMessage],
-    thinking: Option<bool>,
+    options: PromptOptions<'_>,
 ) -> Result<Vec<u32>, PromptError> {
     if messages.is_empty() {
         return Err(PromptError::NoMessage);
     }
-    let messages = messages.iter().map(|message| {
-        let role = match message.role {
-            Role::System => "system",
-            Role::User => "user",
-            Role::Assistant => "assistant",
-        };
-        serde_json::json!({"role": role, "content": message.content})
-    });
     let inputs = TemplateInputs {
-        messages: messages.collect(),
-        thinking,
-        add_generation_prompt: true,
+        messages: for_template(messages),
+        tools: (!options.tools.is_empty()).then(|| options.tools.iter().map(Tool::for_template).collect()),
+        thinking: options.thinking,
+        add_generation_prompt: !options.continue_last,
+        continue_last: options.continue_last,
         ..TemplateInputs::default()
     };
     let tokens = folder.tokenizer.encode(&folder.template.render_inputs(&inputs)?)?;
     if tokens.is_empty() { Err(PromptError::Empty) } else { Ok(tokens) }
+}
+
+/// Messages as chat templates read them. A tool's answer has the tool's name, which some templates write.
+fn for_template(messages: &[ChatMessage]) -> Vec<Json> {
+    let calls: HashMap<&str, &str> = messages
+        .iter()
+        .flat_map(|message| &message.tool_calls)
+        .map(|call| (call.id.as_str(), call.name.as_str()))
+        .collect();
+    let of_message = |message: &ChatMessage| {
+        let mut fields = json!({"role": message.role.name(), "content": message.content});
+        if !message.tool_calls.is_empty() {
+            fields["tool_calls"] = message.tool_calls.iter().map(ToolCall::for_template).collect();
+        }
+        let called = message.tool_call_id.as_deref().and_then(|id| calls.get(id).copied());
+        for (field, value) in
+            [("tool_call_id", message.tool_call_id.as_deref()), ("name", message.name.as_deref().or(called))]
+        {
+            if let Some(value) = value {
+                fields[field] = value.into();
+            }
+        }
+        fields
+    };
+    messages.iter().map(of_message).collect()
 }
 
 /// Leaves out the oldest turns until prompt and answer fit into `limit` tokens. `full` is the whole conversation's
@@ -109,14 +152,24 @@ pub fn fit(
 }
 
 /// Where a shortened conversation may begin: at a user's message, so that no answer stands without its question, and at
-/// the last message.
+/// the last message, unless it is a tool's, which does not stand without its call.
 fn cuts(messages: &[ChatMessage]) -> Vec<usize> {
     let last = messages.len().saturating_sub(1);
-    (0..messages.len())
-        .filter(|index| messages[*index].role == Role::User || *index == last)
-        // The system message is kept apart from the cut.
-        .filter(|index| messages[*index].role != Role::System)
-        .collect()
+    let may_begin = |(index, message): (usize, &ChatMessage)| {
+        let begins = match message.role {
+            Role::User => true,
+            Role::Assistant => index == last,
+            // A system message is kept apart from the cut.
+            Role::Tool | Role::System => false,
+        };
+        begins.then_some(index)
+    };
+    let cuts: Vec<usize> = messages.iter().enumerate().filter_map(may_begin).collect();
+    if cuts.is_empty() {
+        messages.iter().position(|message| message.role != Role::System).into_iter().collect()
+    } else {
+        cuts
+    }
 }
 
 #[cfg(test)]
@@ -179,6 +232,33 @@ mod tests {
         }
         kept_from.dedup();
         assert!(kept_from.len() <= 5, "{kept_from:?}");
+    }
+
+    #[test]
+    fn a_tool_s_answer_is_not_cut_from_its_call() {
+        let roles = |roles: &[Role]| roles.iter().map(|role| ChatMessage::new(*role, "x")).collect::<Vec<_>>();
+        use Role::{Assistant, System, Tool, User};
+        assert_eq!(cuts(&roles(&[System, User, Assistant, User, Assistant, Tool])), [1, 3]);
+        assert_eq!(cuts(&roles(&[User, Assistant, Assistant])), [0, 2]);
+        assert_eq!(cuts(&roles(&[System, Assistant, Tool])), [1]);
+        assert_eq!(cuts(&roles(&[System])), [0_usize; 0]);
+    }
+
+    #[test]
+    fn templates_get_the_fields_that_a_message_has() {
+        let call = ToolCall { id: "call_1".into(), name: "weather".into(), arguments: r#"{"city":"Oslo"}"#.into() };
+        let messages = [
+            ChatMessage::new(Role::User, "Oslo?"),
+            ChatMessage { tool_calls: vec![call], ..ChatMessage::new(Role::Assistant, "") },
+            ChatMessage { tool_call_id: Some("call_1".into()), ..ChatMessage::new(Role::Tool, "Rain") },
+        ];
+        let expected = json!([
+            {"role": "user", "content": "Oslo?"},
+            {"role": "assistant", "content": "", "tool_calls": [
+                {"id": "call_1", "type": "function", "function": {"name": "weather", "arguments": {"city": "Oslo"}}}]},
+            {"role": "tool", "content": "Rain", "tool_call_id": "call_1", "name": "weather"},
+        ]);
+        assert_eq!(Json::from(for_template(&messages)), expected);
     }
 
     #[test]

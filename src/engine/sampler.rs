@@ -1,5 +1,7 @@
 //! Chooses the next token from the logits.
 
+use std::collections::BTreeMap;
+
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
@@ -8,8 +10,10 @@ use super::request::Sampling;
 pub struct Sampler {
     sampling: Sampling,
     rng: ChaCha8Rng,
-    /// Whether a token was seen, by id; empty while no repetition penalty is asked for.
-    seen: Vec<bool>,
+    /// Tokens of prompt and answer, and how often the answer has them; empty where no penalty is asked for.
+    seen: BTreeMap<u32, u32>,
+    /// The logits with what was asked for; unused while nothing changes them.
+    changed: Vec<f32>,
     candidates: Vec<Candidate>,
 }
 
@@ -33,58 +37,68 @@ impl Sampler {
     pub fn new(sampling: Sampling, prompt: &[u32]) -> Self {
         // The hasher's keys come from the operating system's random numbers.
         let seed = sampling.seed.unwrap_or_else(|| std::hash::BuildHasher::hash_one(&std::hash::RandomState::new(), 0));
-        let mut sampler =
-            Self { sampling, rng: ChaCha8Rng::seed_from_u64(seed), seen: Vec::new(), candidates: Vec::new() };
-        for token in prompt {
-            sampler.observe(*token);
+        let mut sampler = Self {
+            sampling,
+            rng: ChaCha8Rng::seed_from_u64(seed),
+            seen: BTreeMap::new(),
+            changed: Vec::new(),
+            candidates: Vec::new(),
+        };
+        if sampler.sampling.repetition_penalty != 1.0 {
+            sampler.seen.extend(prompt.iter().map(|token| (*token, 0)));
         }
         sampler
     }
 
-    /// Counts a token as seen, for the repetition penalty.
+    /// Counts a token of the answer, for the penalties.
     pub fn observe(&mut self, token: u32) {
-        if self.sampling.repetition_penalty == 1.0 {
-            return;
+        let Sampling { repetition_penalty, frequency_penalty, presence_penalty, .. } = self.sampling;
+        if repetition_penalty != 1.0 || frequency_penalty != 0.0 || presence_penalty != 0.0 {
+            *self.seen.entry(token).or_default() += 1;
         }
-        let index = token as usize;
-        if self.seen.len() <= index {
-            self.seen.resize(index + 1, false);
-        }
-        self.seen[index] = true;
     }
 
     pub fn sample(&mut self, logits: &[f32]) -> Result<u32, SampleError> {
-        if self.sampling.temperature <= 0.0 {
-            return self.most_likely(logits);
+        if self.seen.is_empty() && self.sampling.logit_bias.is_empty() {
+            return self.choose(logits);
         }
-        let mut candidates = std::mem::take(&mut self.candidates);
-        candidates.clear();
-        candidates.extend(self.penalized(logits).filter(|candidate| candidate.weight.is_finite()));
-        let chosen = self.draw(&mut candidates);
-        self.candidates = candidates;
+        let mut changed = std::mem::take(&mut self.changed);
+        changed.clear();
+        changed.extend_from_slice(logits);
+        self.change(&mut changed);
+        let chosen = self.choose(&changed);
+        self.changed = changed;
         chosen
     }
 
-    fn most_likely(&self, logits: &[f32]) -> Result<u32, SampleError> {
-        let best = if self.seen.is_empty() {
-            highest(logits.iter().copied())
-        } else {
-            highest(self.penalized(logits).map(|candidate| candidate.weight))
-        };
-        best.ok_or(SampleError::NoFiniteLogit)
+    /// Penalties and bias.
+    fn change(&self, logits: &mut [f32]) {
+        let Sampling { repetition_penalty, frequency_penalty, presence_penalty, .. } = self.sampling;
+        for (token, count) in &self.seen {
+            let Some(logit) = logits.get_mut(*token as usize) else { continue };
+            *logit = if *logit > 0.0 { *logit / repetition_penalty } else { *logit * repetition_penalty };
+            if *count > 0 {
+                *logit -= *count as f32 * frequency_penalty + presence_penalty;
+            }
+        }
+        for (token, bias) in &self.sampling.logit_bias {
+            if let Some(logit) = logits.get_mut(*token as usize) {
+                *logit += bias;
+            }
+        }
     }
 
-    fn penalized<'a>(&'a self, logits: &'a [f32]) -> impl Iterator<Item = Candidate> + 'a {
-        let penalty = self.sampling.repetition_penalty;
-        logits.iter().enumerate().map(move |(index, logit)| {
-            let seen = self.seen.get(index).copied().unwrap_or(false);
-            let weight = match (seen, *logit > 0.0) {
-                (false, _) => *logit,
-                (true, true) => logit / penalty,
-                (true, false) => logit * penalty,
-            };
-            Candidate { id: index as u32, weight }
-        })
+    fn choose(&mut self, logits: &[f32]) -> Result<u32, SampleError> {
+        if self.sampling.temperature <= 0.0 {
+            return highest(logits).ok_or(SampleError::NoFiniteLogit);
+        }
+        let mut candidates = std::mem::take(&mut self.candidates);
+        candidates.clear();
+        let all = logits.iter().zip(0..).map(|(weight, id)| Candidate { id, weight: *weight });
+        candidates.extend(all.filter(|candidate| candidate.weight.is_finite()));
+        let chosen = self.draw(&mut candidates);
+        self.candidates = candidates;
+        chosen
     }
 
     fn draw(&mut self, candidates: &mut Vec<Candidate>) -> Result<u32, SampleError> {
@@ -122,12 +136,12 @@ impl Sampler {
 }
 
 /// The index of the first of the highest finite values.
-fn highest(values: impl Iterator<Item = f32>) -> Option<u32> {
+fn highest(values: &[f32]) -> Option<u32> {
     let mut best = (None, f32::NEG_INFINITY);
-    for (index, value) in values.enumerate() {
+    for (value, index) in values.iter().zip(0..) {
         // False for NaN.
-        if value > best.1 && value < f32::INFINITY {
-            best = (Some(index as u32), value);
+        if *value > best.1 && *value < f32::INFINITY {
+            best = (Some(index), *value);
         }
     }
     best.0
@@ -166,8 +180,17 @@ fn keep_nucleus(candidates: &mut Vec<Candidate>, wanted: f64) {
 mod tests {
     use super::*;
 
-    const PLAIN: Sampling =
-        Sampling { temperature: 1.0, top_k: 0, top_p: 1.0, min_p: 0.0, repetition_penalty: 1.0, seed: Some(7) };
+    const PLAIN: Sampling = Sampling {
+        temperature: 1.0,
+        top_k: 0,
+        top_p: 1.0,
+        min_p: 0.0,
+        repetition_penalty: 1.0,
+        frequency_penalty: 0.0,
+        presence_penalty: 0.0,
+        logit_bias: Vec::new(),
+        seed: Some(7),
+    };
 
     /// Logits whose softmax at temperature 1 is 0.5, 0.25, 0.125, 0.125.
     fn halves() -> Vec<f32> {
@@ -234,6 +257,42 @@ mod tests {
         assert_eq!(Sampler::new(sampling.clone(), &[0]).sample(&[3.0, 2.0]), Ok(1));
         assert_eq!(Sampler::new(sampling.clone(), &[0]).sample(&[-1.0, -1.5]), Ok(1));
         assert_eq!(Sampler::new(sampling, &[]).sample(&[3.0, 2.0]), Ok(0));
+    }
+
+    /// Greedy choices, one after the other, from logits that stay.
+    fn greedy<const N: usize>(sampling: Sampling, prompt: &[u32], logits: &[f32]) -> [u32; N] {
+        let mut sampler = Sampler::new(sampling, prompt);
+        std::array::from_fn(|_| {
+            let token = sampler.sample(logits).unwrap();
+            sampler.observe(token);
+            token
+        })
+    }
+
+    #[test]
+    fn the_frequency_penalty_counts_and_the_presence_penalty_does_not() {
+        // 3 of token 0 falls to 2, level with 1, then to 1; of two that are level the first is taken.
+        let frequency = Sampling { frequency_penalty: 1.0, ..Sampling::GREEDY };
+        assert_eq!(greedy(frequency.clone(), &[], &[3.0, 2.0]), [0, 0, 1, 0, 1]);
+        // 3 falls to 1.5, below 2; 2 falls to 0.5; then it stays so.
+        let presence = Sampling { presence_penalty: 1.5, ..Sampling::GREEDY };
+        assert_eq!(greedy(presence.clone(), &[], &[3.0, 2.0]), [0, 1, 0, 0]);
+        // Neither looks at the prompt.
+        for sampling in [frequency, presence] {
+            assert_eq!(greedy(sampling, &[0, 0, 0], &[3.0, 2.0]), [0]);
+        }
+        // A negative one makes what was said more likely.
+        let negative = Sampling { frequency_penalty: -2.0, logit_bias: vec![(1, 1.5)], ..Sampling::GREEDY };
+        assert_eq!(greedy(negative, &[], &[3.0, 2.0]), [1, 1, 1]);
+    }
+
+    #[test]
+    fn a_bias_is_added_to_logits() {
+        let biased = |bias: &[(u32, f32)]| Sampling { logit_bias: bias.to_vec(), ..Sampling::GREEDY };
+        assert_eq!(greedy(biased(&[(2, 100.0), (900, 100.0)]), &[], &[3.0, 2.0, -50.0]), [2]);
+        assert_eq!(greedy(biased(&[(0, -100.0)]), &[], &[3.0, 2.0]), [1]);
+        // exp(ln 2) doubles the weight of the second: 0.5, 0.5, 0.125, 0.125 of 1.25.
+        assert_shares(Sampling { logit_bias: vec![(1, 2.0_f32.ln())], ..PLAIN }, [0.4, 0.4, 0.1, 0.1]);
     }
 
     #[test]

@@ -62,6 +62,7 @@ pub fn job_with(
         sampling,
         max_tokens,
         stop: stop.iter().map(|stop| stop.to_string()).collect(),
+        logprobs: None,
         thinking: ThinkingSplitter::off(),
         pinned,
         measure: None,

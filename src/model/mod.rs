@@ -12,6 +12,7 @@ mod npu_options;
 mod optimum;
 mod pipeline;
 mod session_options;
+mod spelling;
 mod template;
 mod thinking;
 mod tokenizer;

@@ -5,8 +5,11 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 use serde_json::Value;
 
+use super::spelling::Spelling;
+
 pub struct Tokenizer {
     inner: tokenizers::Tokenizer,
+    spelling: Spelling,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -22,20 +25,19 @@ pub enum TokenizerError {
 /// What must be JSON before the crate sees it: it panics where a file ends, or is damaged, within its decoder.
 #[derive(Deserialize)]
 struct Readable {
-    #[serde(rename = "decoder")]
-    _decoder: Option<Value>,
+    decoder: Option<Value>,
 }
 
 impl Tokenizer {
     pub fn open(path: &Path) -> Result<Self, TokenizerError> {
         let failed = |error: tokenizers::Error| TokenizerError::Open { path: path.into(), reason: error.to_string() };
         let bytes = std::fs::read(path).map_err(|error| failed(error.into()))?;
-        serde_json::from_slice::<Readable>(&bytes).map_err(|error| failed(error.into()))?;
+        let Readable { decoder } = serde_json::from_slice(&bytes).map_err(|error| failed(error.into()))?;
         let mut inner = tokenizers::Tokenizer::from_bytes(bytes).map_err(failed)?;
         // What was set for training: a prompt is neither cut nor filled up.
         inner.with_truncation(None).map_err(failed)?;
         inner.with_padding(None);
-        Ok(Self { inner })
+        Ok(Self { inner, spelling: Spelling::of(decoder.as_ref()) })
     }
 
     /// The number of a token with this text, special or not.
@@ -48,10 +50,33 @@ impl Tokenizer {
         self.inner.get_added_tokens_decoder().get(&id).is_some_and(|token| token.special)
     }
 
+    /// One more than the highest token's number. A model may have logits for more.
+    pub fn size(&self) -> usize {
+        self.inner.get_vocab(true).values().max().map_or(0, |id| *id as usize + 1)
+    }
+
+    /// The bytes that a token stands for, whatever stands beside it; of a special token those of its name. Empty for a
+    /// token that there is not.
+    pub fn bytes(&self, id: u32) -> Vec<u8> {
+        match self.inner.get_added_tokens_decoder().get(&id) {
+            Some(added) => added.content.clone().into_bytes(),
+            None => self.inner.id_to_token(id).map_or_else(Vec::new, |token| self.spelling.bytes(&token)),
+        }
+    }
+
+    /// As `encode`, with the tokens that a text of the model's begins with.
+    pub fn encode_text(&self, text: &str) -> Result<Vec<u32>, TokenizerError> {
+        self.encode_with(text, true)
+    }
+
     /// Special tokens written in the text become those tokens; none are added, since the chat template writes them.
     pub fn encode(&self, text: &str) -> Result<Vec<u32>, TokenizerError> {
+        self.encode_with(text, false)
+    }
+
+    fn encode_with(&self, text: &str, special: bool) -> Result<Vec<u32>, TokenizerError> {
         let encoding =
-            self.inner.encode_fast(text, false).map_err(|error| TokenizerError::Encode(error.to_string()))?;
+            self.inner.encode_fast(text, special).map_err(|error| TokenizerError::Encode(error.to_string()))?;
         Ok(encoding.get_ids().to_vec())
     }
 

@@ -143,7 +143,16 @@ mod tests {
 
     fn token(at: Instant) -> GenerationEvent {
         let (text, thinking) = ("x".to_owned(), String::new());
-        GenerationEvent::Token(Token { text, thinking, thinks: false, id: 1, at, lane: LaneId::Cpu })
+        GenerationEvent::Token(Token {
+            text,
+            thinking,
+            thinks: false,
+            tool_calls: Vec::new(),
+            id: 1,
+            logprobs: None,
+            at,
+            lane: LaneId::Cpu,
+        })
     }
 
     #[test]
@@ -170,6 +179,8 @@ mod tests {
                 text: "x".into(),
                 thinking: String::new(),
                 thinks: false,
+                tool_calls: Vec::new(),
+                logprobs: None,
                 id: 1,
                 at: Instant::now(),
                 lane,

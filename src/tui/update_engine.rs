@@ -101,7 +101,7 @@ fn on_generation(state: &mut State, event: GenerationEvent, now: Instant, effect
             state.conversation.think(block, &token.thinking);
             state.conversation.append(block, &token.text);
         }
-        GenerationEvent::TrailingText { thinking, text } => {
+        GenerationEvent::TrailingText { thinking, text, .. } => {
             state.conversation.think(block, &thinking);
             state.conversation.append(block, &text);
         }
@@ -127,7 +127,7 @@ fn on_generation(state: &mut State, event: GenerationEvent, now: Instant, effect
 /// How an answer ended, where that was not the model's own end.
 fn ending(reason: &FinishReason, usage: Usage) -> Option<(Level, String)> {
     match reason {
-        FinishReason::Stop => None,
+        FinishReason::Stop | FinishReason::ToolCalls => None,
         FinishReason::Length => {
             let text = format!("length: cut off after {} tokens, it may not be complete", usage.completion_tokens);
             Some((Level::Warning, text))

@@ -33,13 +33,10 @@ struct Answer {
 
 fn ask(engine: &Engine, question: &str, sampling: Sampling, policy: Policy) -> Answer {
     let mut stream = engine.submit(ChatRequest {
-        messages: vec![ChatMessage::new(Role::User, question)],
         sampling,
         max_tokens: 80,
-        stop: Vec::new(),
-        thinking: None,
         policy,
-        lane: None,
+        ..ChatRequest::new(vec![ChatMessage::new(Role::User, question)])
     });
     let (mut text, mut tokens, mut changes) = (String::new(), Vec::new(), Vec::new());
     loop {

@@ -101,13 +101,11 @@ fn engine(built: &Built, lanes: Vec<LaneSpec>) -> Engine {
 /// The tokens with their lanes, the changes, and the prompt's length.
 fn ask(engine: &Engine, lane: Option<LaneId>) -> (Vec<(u32, LaneId)>, Vec<LaneChange>, Finished) {
     let mut stream = engine.submit(ChatRequest {
-        messages: vec![ChatMessage::new(Role::User, "a")],
         sampling: Sampling { temperature: 1.0, seed: Some(3), ..Sampling::GREEDY },
         max_tokens: ANSWER,
-        stop: Vec::new(),
-        thinking: None,
         policy: Policy::Npu,
         lane,
+        ..ChatRequest::new(vec![ChatMessage::new(Role::User, "a")])
     });
     let (mut tokens, mut changes) = (Vec::new(), Vec::new());
     loop {

@@ -226,6 +226,8 @@ impl Script {
                 text: (*piece).into(),
                 thinking: String::new(),
                 thinks: false,
+                tool_calls: Vec::new(),
+                logprobs: None,
                 id: index as u32,
                 at,
                 lane,
