@@ -105,6 +105,10 @@ pub struct LaneStatus {
     /// What ONNX Runtime reported after the sessions were made, graph by graph; empty where it did not.
     pub placement: Vec<GraphPlacement>,
     pub measured: MeasuredRates,
+    /// Requests that it works on.
+    pub running: usize,
+    /// Requests that it was given and has not begun with.
+    pub waiting: usize,
 }
 
 impl LaneStatus {
@@ -184,6 +188,8 @@ impl LaneSpec {
             memory: self.memory,
             placement: Vec::new(),
             measured: self.measured,
+            running: 0,
+            waiting: 0,
         };
         (status, opener)
     }
