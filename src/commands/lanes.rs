@@ -21,7 +21,9 @@ use crate::builder::{self, Step};
 use crate::cli::ChatArgs;
 use crate::config::Settings;
 use crate::decoder::{ChildDecoder, ChildOptions, Deadlines, DecodeError, LaneProvider, LaneRequest};
-use crate::engine::{LaneId, LaneOpener, LaneSource, LaneSpec, MeasuredRates, OpenLane, cpu_lane};
+use crate::engine::{
+    ChosenBy, CpuSetting, LaneId, LaneOpener, LaneSource, LaneSpec, MeasuredRates, OpenLane, cpu_lane,
+};
 use crate::model::{
     CONFIG_FILE, ModelConfig, ModelFolder, NPU_FILE, NpuBundle, NpuOptions, NpuTarget, ProviderOptions, read_config,
 };
@@ -52,7 +54,8 @@ pub struct LaneParts<'a> {
     pub library: &'a Path,
     /// The model that is chatted with.
     pub model: &'a Arc<ModelFolder>,
-    pub threads: usize,
+    /// How the CPU lane runs.
+    pub cpu: (CpuSetting, ChosenBy),
     pub room: &'a Room,
     pub npu: &'a NpuParts,
     /// Where a plug-in may lie that nobody named.
@@ -193,7 +196,7 @@ pub fn lanes(parts: LaneParts<'_>, only: Option<LaneId>) -> anyhow::Result<Vec<L
         match parts.room.on_cpu(parts.model, taken)? {
             Ok((context, memory)) => LaneSpec {
                 memory: Some(memory),
-                ..cpu_lane(parts.runtime, parts.model.clone(), parts.threads, Some(context))
+                ..cpu_lane(parts.runtime, parts.model.clone(), parts.cpu, Some(context))
             },
             Err(reason) => absent(LaneId::Cpu, CPU_PROVIDER, None, reason),
         }
@@ -242,7 +245,7 @@ fn npu_lane(parts: &LaneParts<'_>) -> anyhow::Result<LaneSpec> {
             plugin: plugin.clone(),
             options: NpuOptions { target, provider: npu.options.clone() },
         },
-        threads: parts.threads,
+        threads: parts.cpu.0.threads,
     };
     Ok(LaneSpec {
         id: LaneId::Npu,

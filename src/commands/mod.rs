@@ -17,6 +17,7 @@ mod run;
 pub mod session;
 mod setup;
 mod sys;
+mod tuning;
 mod worker;
 
 use std::process::ExitCode;

@@ -27,8 +27,9 @@ use cache::Cache;
 use contract::{Integers, Rank, Wanted};
 use slots::{Layout, MOST_SLOTS, Slots, Swap};
 
-/// A longer pass is no faster (904 tokens/s at 128 and 809 at 512, measured when this was chosen).
-const PREFILL_CHUNK: usize = 128;
+/// Where nobody measured what is best: a longer pass is no faster (904 tokens/s at 128 and 809 at 512, measured when this
+/// was chosen).
+pub const PREFILL_CHUNK: usize = 128;
 
 /// ONNX Runtime multiplies one row by another kernel than several.
 const SHORTEST_PREFILL: usize = 2;
@@ -53,6 +54,7 @@ pub struct PlainDecoder {
     /// The slot that is selected.
     slot: usize,
     limits: Limits,
+    prefill_chunk: usize,
     /// Several tokens behind a past go one by one.
     single_behind_past: bool,
     batches: Batches,
@@ -136,6 +138,7 @@ impl PlainDecoder {
             contract,
             cache,
             limits,
+            prefill_chunk: PREFILL_CHUNK,
             single_behind_past: false,
             last,
             last_of_several: None,
@@ -181,6 +184,11 @@ impl PlainDecoder {
         let difference = whole.iter().zip(&parts).map(|(whole, part)| (whole - part).abs()).fold(0.0, f32::max);
         let largest = whole.iter().fold(0.0_f32, |largest, logit| largest.max(logit.abs()));
         Ok(difference <= PART_ROUNDING * largest)
+    }
+
+    /// Other than [`PREFILL_CHUNK`]; at least one.
+    pub fn set_prefill_chunk(&mut self, tokens: usize) {
+        self.prefill_chunk = tokens.max(1);
     }
 
     /// Where ONNX Runtime put the graph's nodes.
@@ -388,7 +396,7 @@ impl Decoder for PlainDecoder {
 
     fn prefill_chunk(&self) -> usize {
         // What does not come in the first pass goes one by one.
-        if self.single_behind_past { self.limits.context } else { PREFILL_CHUNK }
+        if self.single_behind_past { self.limits.context } else { self.prefill_chunk }
     }
 
     fn shortest_prefill(&self) -> usize {

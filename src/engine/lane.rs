@@ -3,12 +3,15 @@
 use std::fmt;
 use std::time::Instant;
 
+use serde::{Deserialize, Serialize};
+
 pub use crate::decoder::GraphPlacement;
 pub use crate::onnx_runtime::Placement;
 
 use crate::decoder::Decoder;
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum LaneId {
     Npu,
     Cpu,
@@ -77,6 +80,37 @@ pub struct MeasuredRates {
     pub decode: Option<f64>,
 }
 
+/// The threads of a lane on the CPU.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Threads {
+    pub count: usize,
+    /// They keep their cores busy while they wait for work.
+    pub spinning: bool,
+    pub chosen_by: ChosenBy,
+}
+
+/// Who said how the CPU lane runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ChosenBy {
+    /// Nobody.
+    Default,
+    /// `--threads` or the settings.
+    User,
+    /// `ortalk bench --tune`, on this machine with this model.
+    Tuning,
+}
+
+impl ChosenBy {
+    /// Stable names, for JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Default => "default",
+            Self::User => "user",
+            Self::Tuning => "tuning",
+        }
+    }
+}
+
 /// What a lane takes in memory, reckoned before it is opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MemoryPlan {
@@ -99,7 +133,7 @@ pub struct LaneStatus {
     pub state: LaneState,
     /// Prompt and answer together, in tokens; 0 where there is no model for the lane.
     pub context_limit: usize,
-    pub threads: Option<usize>,
+    pub threads: Option<Threads>,
     /// `None` where it was not reckoned.
     pub memory: Option<MemoryPlan>,
     /// What ONNX Runtime reported after the sessions were made, graph by graph; empty where it did not.
@@ -140,7 +174,7 @@ pub struct LaneSpec {
     pub emulated: bool,
     /// Tokens; 0 where there is no model for the lane.
     pub context_limit: usize,
-    pub threads: Option<usize>,
+    pub threads: Option<Threads>,
     pub memory: Option<MemoryPlan>,
     /// What an earlier run measured.
     pub measured: MeasuredRates,

@@ -26,6 +26,7 @@ mod slots;
 pub(crate) mod testing;
 mod text;
 mod thinking;
+mod tool_calls;
 mod tools;
 mod worker;
 
@@ -39,14 +40,14 @@ use tokio::sync::mpsc::unbounded_channel;
 
 use crate::model::{ModelError, ModelFolder};
 
-pub use cpu_lane::cpu_lane;
+pub use cpu_lane::{CpuSetting, cpu_lane};
 pub use event::{
     ContextTrim, FinishReason, Finished, GenerationEvent, LaneChange, PrefillProgress, Timings, Token, TokenLogprob,
     TokenLogprobs, Usage,
 };
 pub use lane::{
-    GraphPlacement, LaneId, LaneOpener, LaneSource, LaneSpec, LaneState, LaneStatus, MeasuredRates, MemoryPlan,
-    OpenLane, Placement,
+    ChosenBy, GraphPlacement, LaneId, LaneOpener, LaneSource, LaneSpec, LaneState, LaneStatus, MeasuredRates,
+    MemoryPlan, OpenLane, Placement, Threads,
 };
 pub use lanes::RatesListener;
 pub use prompt::PromptError;

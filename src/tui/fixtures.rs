@@ -5,12 +5,13 @@ use std::time::{Duration, Instant};
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
 use crate::engine::{
-    AnswerSettings, EngineSnapshot, FinishReason, Finished, GenerationEvent, GraphPlacement, LaneChange, LaneId,
-    LaneState, LaneStatus, MeasuredRates, Placement, Policy, PrefillProgress, Rejection, RoutingDecision, Rule,
-    Sampling, ThinkingChoice, Timings, Token, Usage,
+    AnswerSettings, ChosenBy, EngineSnapshot, FinishReason, Finished, GenerationEvent, GraphPlacement, LaneChange,
+    LaneId, LaneState, LaneStatus, MeasuredRates, Placement, Policy, PrefillProgress, Rejection, RoutingDecision, Rule,
+    Sampling, ThinkingChoice, Threads, Timings, Token, Usage,
 };
 use crate::telemetry::Reading;
 use crate::telemetry::device::DeviceSample;
+use crate::telemetry::device::npu::{LoadOf, NpuLoad, NpuSample};
 
 use super::conversation::Kind;
 use super::event::{Effect, Event};
@@ -45,7 +46,7 @@ impl Desk {
     pub fn ready() -> Self {
         let mut desk = Self::loading();
         desk.event(Event::EngineLoaded(snapshot()));
-        desk.event(Event::Device(sample()));
+        desk.event(Event::Device(Box::new(sample())));
         desk
     }
 
@@ -178,7 +179,7 @@ pub fn snapshot() -> EngineSnapshot {
         emulated: id == LaneId::Npu,
         state: LaneState::Ready,
         context_limit,
-        threads: (id == LaneId::Cpu).then_some(2),
+        threads: (id == LaneId::Cpu).then_some(Threads { count: 2, spinning: false, chosen_by: ChosenBy::Default }),
         memory: None,
         placement,
         measured: MeasuredRates::default(),
@@ -269,5 +270,11 @@ pub fn sample() -> DeviceSample {
         process_memory: Reading::Measured(300 << 20),
         process_cpu_percent: Reading::Measured(150.0),
         power: Reading::Unavailable("no readable sensor".into()),
+        npu: NpuSample {
+            load: Reading::Measured(NpuLoad { percent: 40.0, of: LoadOf::Device }),
+            mhz: Reading::Measured(1400),
+            celsius: Reading::Unavailable("no sensor".into()),
+            watts: Reading::Unavailable("no sensor".into()),
+        },
     }
 }

@@ -19,3 +19,4 @@ mod numerics;
 mod pty;
 mod run;
 mod support;
+mod tune;

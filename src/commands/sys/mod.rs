@@ -9,8 +9,9 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 
-use self::report::{Device, Library, Missing, Provider, SCHEMA, State, SystemReport};
+use self::report::{Device, Library, Missing, Provider, SCHEMA, State, SystemReport, TunedModel};
 use super::run::print_now;
+use super::tuning::Tunings;
 use crate::cli::SysArgs;
 use crate::config::Settings;
 use crate::onnx_runtime::{
@@ -62,7 +63,14 @@ impl Looker<'_> {
             machine,
             devices: vec![npu, gpu, cpu],
             libraries,
+            tuned: library.map_or_else(Vec::new, |library| self.tuned(&library)),
         }
+    }
+
+    fn tuned(&self, library: &Path) -> Vec<TunedModel> {
+        let tunings = Tunings::open(self.paths.tuning_file());
+        let model = |(folder, setting): (&Path, _)| TunedModel { folder: folder.to_path_buf(), setting };
+        tunings.all(library).into_iter().map(model).collect()
     }
 
     /// ONNX Runtime, and what it offers by itself.

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use serde::Serialize;
 
+use crate::engine::CpuSetting;
 use crate::onnx_runtime::DeviceKind;
 use crate::telemetry::machine::Machine;
 
@@ -20,6 +21,14 @@ pub struct SystemReport {
     pub devices: Vec<Device>,
     /// Native libraries, ONNX Runtime first.
     pub libraries: Vec<Library>,
+    /// How the CPU lane runs models that `ortalk bench --tune` has tuned.
+    pub tuned: Vec<TunedModel>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct TunedModel {
+    pub folder: PathBuf,
+    pub setting: CpuSetting,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize)]

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::report::{Device, Library, Missing, State, SystemReport};
+use super::report::{Device, Library, Missing, State, SystemReport, TunedModel};
 use crate::onnx_runtime::DeviceKind;
 
 /// Columns of the labels below a device.
@@ -21,6 +21,10 @@ pub fn text(report: &SystemReport) -> String {
     }
     text += "\n";
     write_libraries(&mut text, &report.libraries);
+    for TunedModel { folder, setting } in &report.tuned {
+        let name = folder.file_name().unwrap_or(folder.as_os_str()).to_string_lossy();
+        let _ = writeln!(text, "tuned for the CPU: {name}: {setting}");
+    }
     text
 }
 
@@ -107,6 +111,7 @@ fn write_libraries(text: &mut String, libraries: &[Library]) {
 mod tests {
     use super::super::report::{Provider, SCHEMA};
     use super::*;
+    use crate::engine::CpuSetting;
     use crate::telemetry::machine::Machine;
 
     fn machine() -> Machine {
@@ -174,6 +179,10 @@ mod tests {
                 ),
                 library("QNN plug-in", Some("2.7.0"), Some("named in the settings"), Some("/q/libplugin.so")),
             ],
+            tuned: vec![TunedModel {
+                folder: "/c/models/smollm2".into(),
+                setting: CpuSetting { threads: 2, spinning: true, prefill_chunk: 64 },
+            }],
         }
     }
 
@@ -194,6 +203,7 @@ mod tests {
         let mut broken = library("ONNX Runtime", None, Some("named by ORT_DYLIB_PATH"), Some("/x.so"));
         broken.missing = Some(missing("it cannot be loaded:\nno such symbol", Some("name another")));
         bare.libraries = vec![broken, library("QNN plug-in", None, None, None)];
+        bare.tuned.clear();
         insta::assert_snapshot!("bare", text(&bare));
     }
 
