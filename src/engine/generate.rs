@@ -14,7 +14,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
 use super::event::{FinishReason, GenerationEvent, PrefillProgress};
-use super::job::Job;
+use super::job::{ChoiceError, Job};
 use super::lane::LaneId;
 use super::slots::Slots;
 use crate::decoder::{DecodeError, Decoder};
@@ -242,10 +242,13 @@ impl LaneDecoder {
             answer.job.send(progress);
             return None;
         }
-        let token = match answer.job.choose(self.decoder.logits()) {
+        let token = match answer.choose(self.decoder.logits()) {
             Ok(token) => token,
-            // No finite logit: this lane computes nonsense.
-            Err(error) => return Some(error.to_string()),
+            Err(Outcome::Broken(reason)) => return Some(reason),
+            Err(outcome) => {
+                self.end_slot(slot, Some(outcome), ended);
+                return None;
+            }
         };
         let first_token = Instant::now();
         answer.job.send(progress);
@@ -320,9 +323,10 @@ impl LaneDecoder {
                 continue;
             }
             let full = self.slots.cached(*slot).len() >= limit;
-            match answer.job.choose(row) {
+            match answer.choose(row) {
                 Ok(token) => outcomes.push((*slot, answer.take(token, self.id, full, folder))),
-                Err(error) => return Some(error.to_string()),
+                Err(Outcome::Broken(reason)) => return Some(reason),
+                Err(outcome) => outcomes.push((*slot, Some(outcome))),
             }
         }
         for (slot, outcome) in outcomes {
@@ -363,6 +367,18 @@ impl Answer {
         done < total
     }
 
+    /// The next token. The error is how the answer ends.
+    fn choose(&mut self, logits: &[f32]) -> Result<u32, Outcome> {
+        // A decoder's panic is caught where it is called; one here is a fault of ours that this request met.
+        let chosen = catch_unwind(AssertUnwindSafe(|| self.job.choose(logits)));
+        match chosen.map_err(our_fault) {
+            Ok(Ok(token)) => Ok(token),
+            // No finite logit: this lane computes nonsense.
+            Ok(Err(ChoiceError::Sample(error))) => Err(Outcome::Broken(error.to_string())),
+            Ok(Err(ChoiceError::Form(message))) | Err(message) => Err(Outcome::Finished(FinishReason::Error(message))),
+        }
+    }
+
     /// Takes a token into the answer. Returns how that ends it, if it does. `full`: the context has room for no more.
     fn take(&mut self, token: u32, lane: LaneId, full: bool, folder: &ModelFolder) -> Option<Outcome> {
         let at = Instant::now();
@@ -371,11 +387,8 @@ impl Answer {
             return finished(FinishReason::Stop);
         }
         self.measured.token_latencies.extend(self.last.replace(at).map(|last| at.duration_since(last)));
-        // A decoder's panic is caught where it is called; one here is a fault of ours that this request met.
         let pushed = catch_unwind(AssertUnwindSafe(|| self.job.push(token, at, lane, &folder.tokenizer)));
-        let stopped = pushed.unwrap_or_else(|panic| {
-            Err(format!("this request broke ortalk, which is a bug: {}", panic_message(&*panic)))
-        });
+        let stopped = pushed.unwrap_or_else(|panic| Err(our_fault(panic)));
         match stopped {
             Err(message) => finished(FinishReason::Error(message)),
             Ok(true) => finished(FinishReason::Stop),
@@ -416,6 +429,10 @@ fn outcome(error: DecodeError) -> Outcome {
 pub fn panic_message(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
     text.unwrap_or("it panicked without a message").to_owned()
+}
+
+fn our_fault(panic: Box<dyn Any + Send>) -> String {
+    format!("this request broke ortalk, which is a bug: {}", panic_message(&*panic))
 }
 
 /// Where the next pass over a prompt ends, so that no pass is shorter than `shortest` unless the whole prompt is.

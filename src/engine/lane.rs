@@ -81,7 +81,7 @@ pub struct MeasuredRates {
 }
 
 /// The threads of a lane on the CPU.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Threads {
     pub count: usize,
     /// They keep their cores busy while they wait for work.
@@ -90,7 +90,8 @@ pub struct Threads {
 }
 
 /// Who said how the CPU lane runs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum ChosenBy {
     /// Nobody.
     Default,
@@ -116,6 +117,9 @@ impl ChosenBy {
 pub struct MemoryPlan {
     /// With a full context.
     pub bytes: u64,
+    /// Tokens whose keys and values are kept at most, in all conversations together; a full context's at least. What is
+    /// beyond that one is not among the bytes.
+    pub kept_tokens: usize,
     /// The model's own context, where there is no room for all of it.
     pub cut_from: Option<usize>,
 }

@@ -10,7 +10,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::engine::{
     self, ContextTrim, EngineSnapshot, FinishReason, GenerationEvent, LaneChange, LaneId, LaneState, LaneStatus,
-    MeasuredRates, MemoryPlan, Placement, Policy, PrefillProgress, RoutingDecision, Rule, ThinkingChoice,
+    MeasuredRates, MemoryPlan, Placement, Policy, PrefillProgress, RoutingDecision, Rule, ThinkingChoice, Threads,
+    TokenLogprob, TokenLogprobs,
 };
 
 /// The request's field `ortalk`.
@@ -81,6 +82,8 @@ pub enum Event {
     TrailingText {
         thinking: String,
         text: String,
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        tool_calls: Vec<ToolCallDelta>,
     },
     LaneChanged {
         from: LaneId,
@@ -129,10 +132,37 @@ pub struct Token {
     pub text: String,
     pub thinking: String,
     pub thinks: bool,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tool_calls: Vec<ToolCallDelta>,
     pub id: u32,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub logprobs: Option<Logprobs>,
     /// When it was chosen.
     pub at_ms: Milliseconds,
     pub lane: LaneId,
+}
+
+/// `engine::ToolCallDelta`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum ToolCallDelta {
+    Start { index: usize, id: String, name: String },
+    Arguments { index: usize, text: String },
+}
+
+/// `TokenLogprobs`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Logprobs {
+    pub chosen: Logprob,
+    pub top: Vec<Logprob>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Logprob {
+    pub id: u32,
+    pub bytes: Vec<u8>,
+    /// JSON has no infinity: what has no chance at all is the least finite number.
+    pub logprob: f32,
 }
 
 /// `engine::Finished`.
@@ -150,6 +180,7 @@ pub struct Finished {
 #[serde(rename_all = "snake_case")]
 pub enum Reason {
     Stop,
+    ToolCalls,
     Length,
     ContextFull,
     Cancelled,
@@ -201,12 +232,15 @@ pub struct Lane {
     #[serde(flatten)]
     pub state: State,
     pub context_limit: usize,
-    pub threads: Option<usize>,
+    pub threads: Option<Threads>,
     pub memory: Option<Memory>,
     pub placement: Vec<Graph>,
     /// Tokens per second.
     pub prefill_rate: Option<f64>,
     pub decode_rate: Option<f64>,
+    /// Requests.
+    pub running: usize,
+    pub waiting: usize,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -221,6 +255,7 @@ pub enum State {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Memory {
     pub bytes: u64,
+    pub kept_tokens: usize,
     pub cut_from: Option<usize>,
 }
 
@@ -247,13 +282,17 @@ impl Event {
                 text: token.text.clone(),
                 thinking: token.thinking.clone(),
                 thinks: token.thinks,
+                tool_calls: token.tool_calls.iter().cloned().map(Into::into).collect(),
                 id: token.id,
+                logprobs: token.logprobs.as_ref().map(Into::into),
                 at_ms: token.at.saturating_duration_since(submitted).into(),
                 lane: token.lane,
             }),
-            GenerationEvent::TrailingText { thinking, text } => {
-                Self::TrailingText { thinking: thinking.clone(), text: text.clone() }
-            }
+            GenerationEvent::TrailingText { thinking, text, tool_calls } => Self::TrailingText {
+                thinking: thinking.clone(),
+                text: text.clone(),
+                tool_calls: tool_calls.iter().cloned().map(Into::into).collect(),
+            },
             GenerationEvent::LaneChanged(change) => {
                 let LaneChange { from, to, after_tokens, context_limit, emulated, reason } = change.clone();
                 Self::LaneChanged { from, to, after_tokens, context_limit, emulated, reason }
@@ -277,11 +316,16 @@ impl Event {
                 text: token.text,
                 thinking: token.thinking,
                 thinks: token.thinks,
+                tool_calls: token.tool_calls.into_iter().map(Into::into).collect(),
                 id: token.id,
+                logprobs: token.logprobs.map(Into::into),
                 at: submitted.checked_add(token.at_ms.into()).unwrap_or(submitted),
                 lane: token.lane,
             }),
-            Self::TrailingText { thinking, text } => GenerationEvent::TrailingText { thinking, text },
+            Self::TrailingText { thinking, text, tool_calls } => {
+                let tool_calls = tool_calls.into_iter().map(Into::into).collect();
+                GenerationEvent::TrailingText { thinking, text, tool_calls }
+            }
             Self::LaneChanged { from, to, after_tokens, context_limit, emulated, reason } => {
                 let change = LaneChange { from, to, after_tokens, context_limit, emulated, reason };
                 GenerationEvent::LaneChanged(change)
@@ -289,6 +333,42 @@ impl Event {
             Self::Finished(finished) => GenerationEvent::Finished(finished.into()),
             Self::Unknown => return None,
         })
+    }
+}
+
+impl From<engine::ToolCallDelta> for ToolCallDelta {
+    fn from(delta: engine::ToolCallDelta) -> Self {
+        match delta {
+            engine::ToolCallDelta::Start { index, id, name } => Self::Start { index, id, name },
+            engine::ToolCallDelta::Arguments { index, text } => Self::Arguments { index, text },
+        }
+    }
+}
+
+impl From<ToolCallDelta> for engine::ToolCallDelta {
+    fn from(delta: ToolCallDelta) -> Self {
+        match delta {
+            ToolCallDelta::Start { index, id, name } => Self::Start { index, id, name },
+            ToolCallDelta::Arguments { index, text } => Self::Arguments { index, text },
+        }
+    }
+}
+
+impl From<&TokenLogprobs> for Logprobs {
+    fn from(logprobs: &TokenLogprobs) -> Self {
+        let of = |token: &TokenLogprob| Logprob {
+            id: token.id,
+            bytes: token.bytes.clone(),
+            logprob: token.logprob.max(f32::MIN),
+        };
+        Self { chosen: of(&logprobs.chosen), top: logprobs.top.iter().map(of).collect() }
+    }
+}
+
+impl From<Logprobs> for TokenLogprobs {
+    fn from(logprobs: Logprobs) -> Self {
+        let of = |token: Logprob| TokenLogprob { id: token.id, bytes: token.bytes, logprob: token.logprob };
+        Self { chosen: of(logprobs.chosen), top: logprobs.top.into_iter().map(of).collect() }
     }
 }
 
@@ -347,6 +427,7 @@ impl From<&engine::Finished> for Finished {
         let engine::Finished { reason, usage, timings } = finished;
         let (reason, message) = match reason {
             FinishReason::Stop => (Reason::Stop, None),
+            FinishReason::ToolCalls => (Reason::ToolCalls, None),
             FinishReason::Length => (Reason::Length, None),
             FinishReason::ContextFull => (Reason::ContextFull, None),
             FinishReason::Cancelled => (Reason::Cancelled, None),
@@ -377,6 +458,7 @@ impl From<Finished> for engine::Finished {
         let Finished { reason, message, usage, timings } = finished;
         let reason = match reason {
             Reason::Stop => FinishReason::Stop,
+            Reason::ToolCalls => FinishReason::ToolCalls,
             Reason::Length => FinishReason::Length,
             Reason::ContextFull => FinishReason::ContextFull,
             Reason::Cancelled => FinishReason::Cancelled,
@@ -451,10 +533,16 @@ impl Lane {
             },
             context_limit: status.context_limit,
             threads: status.threads,
-            memory: status.memory.map(|memory| Memory { bytes: memory.bytes, cut_from: memory.cut_from }),
+            memory: status.memory.map(|memory| Memory {
+                bytes: memory.bytes,
+                kept_tokens: memory.kept_tokens,
+                cut_from: memory.cut_from,
+            }),
             placement: graphs.collect(),
             prefill_rate: status.measured.prefill,
             decode_rate: status.measured.decode,
+            running: status.running,
+            waiting: status.waiting,
         }
     }
 
@@ -479,9 +567,15 @@ impl Lane {
             },
             context_limit: self.context_limit,
             threads: self.threads,
-            memory: self.memory.map(|memory| MemoryPlan { bytes: memory.bytes, cut_from: memory.cut_from }),
+            memory: self.memory.map(|memory| MemoryPlan {
+                bytes: memory.bytes,
+                kept_tokens: memory.kept_tokens,
+                cut_from: memory.cut_from,
+            }),
             placement: graphs.collect(),
             measured: MeasuredRates { prefill: self.prefill_rate, decode: self.decode_rate },
+            running: self.running,
+            waiting: self.waiting,
         }
     }
 }

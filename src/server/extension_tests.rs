@@ -53,11 +53,34 @@ fn events(submitted: Instant) -> Vec<GenerationEvent> {
             text: "Paris \u{1f5fc}\n".into(),
             thinking: String::new(),
             thinks: false,
+            tool_calls: Vec::new(),
             id: 7,
+            logprobs: None,
             at: submitted + Duration::from_micros(31_250),
             lane: LaneId::Npu,
         }),
-        GenerationEvent::TrailingText { thinking: "hm".into(), text: "!".into() },
+        GenerationEvent::Token(engine::Token {
+            text: String::new(),
+            thinking: "hm".into(),
+            thinks: true,
+            tool_calls: vec![
+                engine::ToolCallDelta::Start { index: 0, id: "call_1".into(), name: "weather".into() },
+                engine::ToolCallDelta::Arguments { index: 0, text: "{\"city\":".into() },
+            ],
+            id: 8,
+            logprobs: Some(TokenLogprobs {
+                chosen: TokenLogprob { id: 8, bytes: vec![0xf0, 0x9f], logprob: -0.25 },
+                top: vec![TokenLogprob { id: 9, bytes: b" a".to_vec(), logprob: -1.5 }],
+            }),
+            at: submitted,
+            lane: LaneId::Cpu,
+        }),
+        GenerationEvent::TrailingText {
+            thinking: "hm".into(),
+            text: "!".into(),
+            tool_calls: vec![engine::ToolCallDelta::Arguments { index: 0, text: "}".into() }],
+        },
+        finished(FinishReason::ToolCalls),
         GenerationEvent::LaneChanged(LaneChange {
             from: LaneId::Npu,
             to: LaneId::Cpu,
@@ -142,10 +165,12 @@ fn the_snapshot_survives_the_wire() {
         emulated: true,
         state,
         context_limit: 8192,
-        threads: Some(4),
-        memory: Some(MemoryPlan { bytes: 1 << 40, cut_from: Some(32_768) }),
+        threads: Some(engine::Threads { count: 4, spinning: false, chosen_by: engine::ChosenBy::User }),
+        memory: Some(MemoryPlan { bytes: 1 << 40, kept_tokens: 65_536, cut_from: Some(32_768) }),
         placement,
         measured: MeasuredRates { prefill: Some(812.5), decode: None },
+        running: 2,
+        waiting: 1,
     };
     let graphs = vec![
         engine::GraphPlacement {
@@ -173,6 +198,14 @@ fn the_snapshot_survives_the_wire() {
         let read: Snapshot = serde_json::from_str(&text).unwrap();
         assert_eq!(read.into_engine(now), snapshot, "{text}");
     }
+}
+
+#[test]
+fn a_token_without_any_chance_has_a_number() {
+    let logprobs =
+        TokenLogprobs { chosen: TokenLogprob { id: 1, bytes: vec![], logprob: f32::NEG_INFINITY }, top: vec![] };
+    let text = serde_json::to_string(&Logprobs::from(&logprobs)).unwrap();
+    assert_eq!(serde_json::from_str::<Logprobs>(&text).unwrap().chosen.logprob, f32::MIN);
 }
 
 #[test]
