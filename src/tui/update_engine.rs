@@ -56,7 +56,7 @@ pub fn on_event(state: &mut State, event: Event, now: Instant, effects: &mut Vec
                 state.preview.due = Some(now);
             }
         }
-        Event::Device(sample) => state.device = Some(sample),
+        Event::Device(sample) => state.device = Some(*sample),
         Event::Key(_) | Event::Paste(_) | Event::Resize { .. } | Event::Tick | Event::Signal(_) | Event::InputLost => {}
     }
 }

@@ -1,7 +1,9 @@
-//! `ortalk sys`: which devices this machine has, what runs on them, and what is missing. Nothing is fetched, and each
-//! foreign library is loaded in a child process, so that a bad one is a line of the report and not its end.
+//! `ortalk sys`: which devices this machine has, what runs on them, what its sensors tell, and what is missing. Nothing is
+//! fetched, and each foreign library is loaded in a child process, so that a bad one is a line of the report and not its
+//! end.
 
 mod report;
+mod sensors;
 mod text;
 
 use std::path::{Path, PathBuf};
@@ -64,6 +66,7 @@ impl Looker<'_> {
             devices: vec![npu, gpu, cpu],
             libraries,
             tuned: library.map_or_else(Vec::new, |library| self.tuned(&library)),
+            sensors: sensors::look(),
         }
     }
 

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use serde::Serialize;
 
+use super::sensors::Sensor;
 use crate::engine::CpuSetting;
 use crate::onnx_runtime::DeviceKind;
 use crate::telemetry::machine::Machine;
@@ -21,6 +22,7 @@ pub struct SystemReport {
     pub devices: Vec<Device>,
     /// Native libraries, ONNX Runtime first.
     pub libraries: Vec<Library>,
+    pub sensors: Vec<Sensor>,
     /// How the CPU lane runs models that `ortalk bench --tune` has tuned.
     pub tuned: Vec<TunedModel>,
 }
