@@ -2,6 +2,7 @@
 
 use std::io::{IsTerminal, Read, Write};
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::{Context, bail};
 use crossterm::execute;
@@ -10,11 +11,15 @@ use crossterm::style::{Attribute, Print, SetAttribute};
 use super::answer_json;
 use super::fetch::AfterFetch;
 use super::session;
+use crate::bill::Tab;
 use crate::cli::RunArgs;
 use crate::engine::{
     ChatMessage, ChatRequest, FinishReason, Finished, GenerationEvent, GenerationStream, LaneChange, LaneId, LaneState,
     Role, RoutingDecision, Usage,
 };
+
+/// For so long at the most the power without an answer is looked at, where there is a sensor.
+const IDLE_LOOK: Duration = Duration::from_millis(800);
 
 pub fn run(args: RunArgs) -> anyhow::Result<ExitCode> {
     let prompt = prompt(args.prompt.as_deref())?;
@@ -40,13 +45,22 @@ pub fn run(args: RunArgs) -> anyhow::Result<ExitCode> {
     let turn = ChatMessage::new(Role::User, prompt);
     let request = ChatRequest { stop: args.stop, ..prepared.answers.request([turn]) };
     let mut display = Display::new(args.json);
-    let (answer, finished) = follow(engine.submit(request), &mut display)?;
+    let books = prepared.books("run");
+    let mut tab = books.open(&engine.snapshot().model);
+    let followed = follow(engine.submit(request), &mut display, &mut tab);
+    // Who reads JSON reads it when all is over, and then a moment more tells what the machine uses anyway.
+    let bill = tab.close_after(if args.json { IDLE_LOOK } else { Duration::ZERO });
+    if let Some(complaint) = &bill.complaint {
+        eprintln!("ortalk: {complaint}");
+    }
+    books.observe(&engine.snapshot().lanes);
+    let (answer, finished) = followed?;
 
     if let FinishReason::Error(reason) = &finished.reason {
         bail!("{reason}");
     }
     if args.json {
-        print_now(&format!("{}\n", answer_json::as_json(&answer, &finished, &engine.snapshot())))?;
+        print_now(&format!("{}\n", answer_json::as_json(&answer, &finished, &bill, &engine.snapshot())))?;
         return Ok(ExitCode::SUCCESS);
     }
     print_now("\n")?;
@@ -151,9 +165,14 @@ impl Display {
     }
 }
 
-fn follow(mut events: GenerationStream, display: &mut Display) -> anyhow::Result<(CompleteAnswer, Finished)> {
+fn follow(
+    mut events: GenerationStream,
+    display: &mut Display,
+    tab: &mut Tab,
+) -> anyhow::Result<(CompleteAnswer, Finished)> {
     let mut answer = CompleteAnswer::default();
     while let Some(event) = events.blocking_recv() {
+        tab.note(&event);
         match event {
             GenerationEvent::Routed(decision) => answer.routing = Some(decision),
             GenerationEvent::Token(token) => {

@@ -14,6 +14,7 @@ use super::model_name::{self, Named};
 use super::rates::Rates;
 use super::room::Room;
 use super::tuning::Tunings;
+use crate::bill::Books;
 use crate::builder::{self, BuildOptions, SamplingDefaults};
 use crate::cli::ChatArgs;
 use crate::config::Settings;
@@ -21,6 +22,7 @@ use crate::engine::{
     AnswerSettings, ChosenBy, CpuSetting, Engine, EngineOptions, LaneId, LaneSource, Policy, RatesListener, Sampling,
 };
 use crate::hub::Purpose;
+use crate::ledger::Ledger;
 use crate::log_file;
 use crate::model::{ModelFolder, read_config};
 use crate::onnx_runtime::{LogSink, OnnxRuntime};
@@ -140,6 +142,12 @@ impl Prepared {
         let listener: RatesListener =
             Box::new(move |lane| rates.keep(lane.id, lane.emulated, lane.threads, lane.measured));
         Ok(Engine::load(EngineOptions { model, lanes, emulation: self.npu.emulation, listener: Some(listener) })?)
+    }
+
+    /// What answers take is measured and written down here. `via` names what asks: `chat`, `run`, `serve`.
+    pub fn books(&self, via: &'static str) -> Books {
+        let ledger = Ledger::new(self.paths.ledger_file());
+        Books::new(Path::new("/sys"), ledger, &self.settings.cost, via)
     }
 
     /// Logs what a person may want to know before loading, and shows it: to one who watches, or to all where it matters.
