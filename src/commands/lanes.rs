@@ -196,7 +196,7 @@ pub fn lanes(parts: LaneParts<'_>, only: Option<LaneId>) -> anyhow::Result<Vec<L
         match parts.room.on_cpu(parts.model, taken)? {
             Ok((context, memory)) => LaneSpec {
                 memory: Some(memory),
-                ..cpu_lane(parts.runtime, parts.model.clone(), parts.cpu, Some(context))
+                ..cpu_lane(parts.runtime, parts.model.clone(), parts.cpu, Some(context), memory.kept_tokens)
             },
             Err(reason) => absent(LaneId::Cpu, CPU_PROVIDER, None, reason),
         }

@@ -117,6 +117,9 @@ impl ChosenBy {
 pub struct MemoryPlan {
     /// With a full context.
     pub bytes: u64,
+    /// Tokens whose keys and values are kept at most, in all conversations together; a full context's at least. What is
+    /// beyond that one is not among the bytes.
+    pub kept_tokens: usize,
     /// The model's own context, where there is no room for all of it.
     pub cut_from: Option<usize>,
 }
@@ -140,6 +143,10 @@ pub struct LaneStatus {
     /// What ONNX Runtime reported after the sessions were made, graph by graph; empty where it did not.
     pub placement: Vec<GraphPlacement>,
     pub measured: MeasuredRates,
+    /// Requests that it works on.
+    pub running: usize,
+    /// Requests that it was given and has not begun with.
+    pub waiting: usize,
 }
 
 impl LaneStatus {
@@ -219,6 +226,8 @@ impl LaneSpec {
             memory: self.memory,
             placement: Vec::new(),
             measured: self.measured,
+            running: 0,
+            waiting: 0,
         };
         (status, opener)
     }

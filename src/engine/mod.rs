@@ -16,11 +16,14 @@ mod hand_over_tests;
 mod job;
 mod lane;
 mod lanes;
+#[cfg(test)]
+mod load_tests;
 mod logprobs;
 mod prompt;
 mod request;
 mod route;
 mod sampler;
+mod slots;
 #[cfg(test)]
 pub(crate) mod testing;
 mod text;

@@ -15,6 +15,8 @@ fn lane(id: LaneId, context_limit: usize, state: LaneState) -> LaneStatus {
         memory: None,
         placement: Vec::new(),
         measured: MeasuredRates::default(),
+        running: 0,
+        waiting: 0,
     }
 }
 

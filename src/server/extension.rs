@@ -238,6 +238,9 @@ pub struct Lane {
     /// Tokens per second.
     pub prefill_rate: Option<f64>,
     pub decode_rate: Option<f64>,
+    /// Requests.
+    pub running: usize,
+    pub waiting: usize,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -252,6 +255,7 @@ pub enum State {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Memory {
     pub bytes: u64,
+    pub kept_tokens: usize,
     pub cut_from: Option<usize>,
 }
 
@@ -529,10 +533,16 @@ impl Lane {
             },
             context_limit: status.context_limit,
             threads: status.threads,
-            memory: status.memory.map(|memory| Memory { bytes: memory.bytes, cut_from: memory.cut_from }),
+            memory: status.memory.map(|memory| Memory {
+                bytes: memory.bytes,
+                kept_tokens: memory.kept_tokens,
+                cut_from: memory.cut_from,
+            }),
             placement: graphs.collect(),
             prefill_rate: status.measured.prefill,
             decode_rate: status.measured.decode,
+            running: status.running,
+            waiting: status.waiting,
         }
     }
 
@@ -557,9 +567,15 @@ impl Lane {
             },
             context_limit: self.context_limit,
             threads: self.threads,
-            memory: self.memory.map(|memory| MemoryPlan { bytes: memory.bytes, cut_from: memory.cut_from }),
+            memory: self.memory.map(|memory| MemoryPlan {
+                bytes: memory.bytes,
+                kept_tokens: memory.kept_tokens,
+                cut_from: memory.cut_from,
+            }),
             placement: graphs.collect(),
             measured: MeasuredRates { prefill: self.prefill_rate, decode: self.decode_rate },
+            running: self.running,
+            waiting: self.waiting,
         }
     }
 }

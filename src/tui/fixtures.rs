@@ -183,6 +183,8 @@ pub fn snapshot() -> EngineSnapshot {
         memory: None,
         placement,
         measured: MeasuredRates::default(),
+        running: 0,
+        waiting: 0,
     };
     let static_graphs = [("embeddings", cpu, 1), ("prefill", npu, 2000), ("decode", npu, 2000), ("lm_head", cpu, 3)];
     EngineSnapshot {

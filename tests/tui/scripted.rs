@@ -86,6 +86,8 @@ fn lanes(broken: Option<&str>) -> Vec<LaneStatus> {
             memory: None,
             placement: vec![graph("prefill", npu, 4954), graph("decode", npu, 4504), graph("lm_head", cpu, 3)],
             measured: MeasuredRates::default(),
+            running: 0,
+            waiting: 0,
         },
         LaneStatus {
             id: LaneId::Cpu,
@@ -98,6 +100,8 @@ fn lanes(broken: Option<&str>) -> Vec<LaneStatus> {
             memory: None,
             placement: vec![graph("model", cpu, 365)],
             measured: MeasuredRates { prefill: Some(800.0), decode: None },
+            running: 0,
+            waiting: 0,
         },
     ]
 }
