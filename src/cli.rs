@@ -169,6 +169,9 @@ pub struct ChatArgs {
     /// How a lane is chosen where none is asked for; the default is auto.
     #[arg(long, help_heading = LANES, value_name = "POLICY")]
     pub policy: Option<Policy>,
+    /// Let this conversation be sent to the server of the remote lane, where its privacy is `ask` in the settings.
+    #[arg(long, help_heading = LANES)]
+    pub allow_remote: bool,
     /// Run the NPU lane on QNN's simulator, where there is no NPU. Much slower than the CPU: for trying things out.
     ///
     /// Fetches QNN's plug-in and builds the model for the NPU, which takes minutes the first time.

@@ -16,7 +16,9 @@ use super::room::Room;
 use crate::builder::{self, BuildOptions, SamplingDefaults};
 use crate::cli::ChatArgs;
 use crate::config::Settings;
-use crate::engine::{AnswerSettings, Engine, EngineOptions, LaneId, LaneSource, Policy, RatesListener, Sampling};
+use crate::engine::{
+    AnswerSettings, Engine, EngineOptions, LaneId, LaneSource, LaneSpec, Policy, RatesListener, RouteError, Sampling,
+};
 use crate::hub::Purpose;
 use crate::log_file;
 use crate::model::{ModelFolder, read_config};
@@ -96,6 +98,7 @@ impl Prepared {
             threads: self.threads,
             room: &self.room,
             npu: &self.npu,
+            remote: self.remote()?,
             plugin_folders: &folders,
             log,
         };
@@ -115,6 +118,17 @@ impl Prepared {
         Ok(Engine::load(EngineOptions { model, lanes, emulation: self.npu.emulation, listener: Some(listener) })?)
     }
 
+    /// The lane of the settings' server.
+    fn remote(&self) -> anyhow::Result<Option<LaneSpec>> {
+        let key = |variable: &str| std::env::var(variable).ok();
+        let lane = lanes::remote(&self.settings, &key)
+            .with_context(|| format!("[remote] in '{}' is not right", self.paths.settings_file().display()))?;
+        if lane.is_none() && self.answers.lane == Some(LaneId::Remote) {
+            bail!(RouteError::NoServer);
+        }
+        Ok(lane)
+    }
+
     /// Logs what a person may want to know before loading, and shows it: to one who watches, or to all where it matters.
     fn tell(&self, text: &str, matters: bool) {
         log_sink(&self.paths.log_file())(text);
@@ -128,6 +142,7 @@ impl Prepared {
         match lane {
             LaneId::Npu => self.npu.bundle.as_deref(),
             LaneId::Cpu => Some(&self.model),
+            LaneId::Remote => None,
         }
     }
 
@@ -282,6 +297,7 @@ fn answer_settings(args: &ChatArgs, settings: &Settings, suggested: &Sampling) -
         thinking: args.think.or(settings.think),
         policy: args.policy.map_or_else(|| policy(settings.policy.as_deref()), Ok)?,
         lane: args.lane,
+        allow_remote: args.allow_remote,
     })
 }
 

@@ -27,6 +27,7 @@ pub fn cpu_lane(runtime: OnnxRuntime, folder: Arc<ModelFolder>, threads: usize, 
         threads: Some(threads),
         memory: None,
         measured: MeasuredRates::default(),
+        remote: None,
         source: LaneSource::Open(Box::new(open)),
     }
 }

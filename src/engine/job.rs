@@ -8,11 +8,12 @@ use tokio::sync::mpsc::UnboundedSender;
 use super::event::{FinishReason, Finished, GenerationEvent, Timings, Token, Usage};
 use super::lane::LaneId;
 use super::logprobs::{Ranked, rank};
-use super::request::Sampling;
+use super::request::{ChatRequest, Sampling};
+use super::route::RemoteUse;
 use super::sampler::{SampleError, Sampler};
 use super::text::{Detokenizer, StopMatcher};
 use super::thinking::{Parts, ThinkingSplitter};
-use crate::model::Tokenizer;
+use crate::model::{Tokenizer, TokenizerError};
 
 /// A request that was routed, templated and tokenized.
 pub struct Request {
@@ -26,6 +27,9 @@ pub struct Request {
     /// The request named its lane: the answer begins and ends there.
     pub pinned: bool,
     pub measure: Option<Measure>,
+    /// What was asked, for a lane that is a server; `None` where the request is not for one.
+    pub chat: Option<Box<ChatRequest>>,
+    pub remote: RemoteUse,
     /// When the front end handed the request over.
     pub submitted: Instant,
     pub events: UnboundedSender<GenerationEvent>,
@@ -43,6 +47,8 @@ pub struct Job {
     pub max_tokens: usize,
     pub pinned: bool,
     pub measure: Option<Measure>,
+    pub chat: Option<Box<ChatRequest>>,
+    pub remote: RemoteUse,
     pub submitted: Instant,
     pub events: UnboundedSender<GenerationEvent>,
     pub usage: Usage,
@@ -54,13 +60,17 @@ pub struct Job {
     detokenizer: Detokenizer,
     thinking: ThinkingSplitter,
     stops: StopMatcher,
+    /// The answer's text so far, as stop texts are searched in it.
+    answer: String,
+    /// Some of it came as text, which has no tokens yet.
+    has_bare_text: bool,
     last_token: Option<Instant>,
 }
 
 impl Job {
     pub fn new(request: Request) -> Self {
-        let Request { prompt, sampling, max_tokens, stop, logprobs, thinking, pinned, measure, submitted, events } =
-            request;
+        let Request { prompt, sampling, max_tokens, stop, logprobs, .. } = request;
+        let Request { thinking, pinned, measure, chat, remote, submitted, events, .. } = request;
         Self {
             sampler: Sampler::new(sampling, &prompt),
             usage: Usage { prompt_tokens: prompt.len(), ..Usage::default() },
@@ -70,11 +80,15 @@ impl Job {
             detokenizer: Detokenizer::default(),
             thinking,
             stops: StopMatcher::new(&stop),
+            answer: String::new(),
+            has_bare_text: false,
             last_token: None,
             prompt,
             max_tokens,
             pinned,
             measure,
+            chat,
+            remote,
             submitted,
             events,
         }
@@ -106,6 +120,51 @@ impl Job {
         Ok(token)
     }
 
+    /// The answer's text so far, without its thinking.
+    pub fn answer(&self) -> &str {
+        &self.answer
+    }
+
+    /// Takes a server's piece into the answer and sends it. True where a stop text was met.
+    pub fn push_text(&mut self, thinking: String, text: &str, at: Instant, lane: LaneId) -> bool {
+        let thinks = text.is_empty() && !thinking.is_empty();
+        // Half a character that a lane of this machine left is not gone on with: the server has not seen it.
+        self.detokenizer.resume(self.detokenizer.tokens().to_vec());
+        self.has_bare_text |= !text.is_empty();
+        self.answer.push_str(text);
+        let released = self.stops.push(text);
+        self.note_time(at);
+        self.usage.completion_tokens += 1;
+        if thinks {
+            self.usage.thinking_tokens = self.usage.completion_tokens;
+        }
+        let (id, tool_calls, logprobs) = (Token::NO_ID, Vec::new(), None);
+        let text = released.text;
+        self.send(GenerationEvent::Token(Token { text, thinking, thinks, tool_calls, id, logprobs, at, lane }));
+        released.stopped
+    }
+
+    /// Makes tokens of what a server said, so that a lane of this machine can go on behind it.
+    pub fn adopt_text(&mut self, tokenizer: &Tokenizer) -> Result<(), TokenizerError> {
+        if !std::mem::take(&mut self.has_bare_text) {
+            return Ok(());
+        }
+        // Where the prompt opened the thinking, it is over.
+        let closing = self.thinking.closing_marker().map(|marker| format!("{marker}\n\n")).unwrap_or_default();
+        let tokens = tokenizer.encode(&(closing + &self.answer))?;
+        tokens.iter().for_each(|token| self.sampler.observe(*token));
+        self.detokenizer.resume(tokens);
+        self.thinking = ThinkingSplitter::off();
+        Ok(())
+    }
+
+    fn note_time(&mut self, at: Instant) {
+        match self.last_token.replace(at) {
+            None => self.timings.ttft = Some(at.duration_since(self.submitted)),
+            Some(last) => self.timings.token_latencies.push(at.saturating_duration_since(last)),
+        }
+    }
+
     /// Takes the token that was chosen last into the answer and sends its text. True where a stop text was met.
     pub fn push(&mut self, token: u32, at: Instant, lane: LaneId, tokenizer: &Tokenizer) -> Result<bool, String> {
         self.sampler.observe(token);
@@ -113,11 +172,9 @@ impl Job {
         let thought = self.thinking.is_thinking();
         let Parts { thinking, answer } = self.thinking.push(self.thinking.hidden_marker(token).unwrap_or(&text));
         let thinks = thought || self.thinking.is_thinking();
+        self.answer.push_str(&answer);
         let released = self.stops.push(&answer);
-        match self.last_token.replace(at) {
-            None => self.timings.ttft = Some(at.duration_since(self.submitted)),
-            Some(last) => self.timings.token_latencies.push(at.duration_since(last)),
-        }
+        self.note_time(at);
         self.usage.completion_tokens += 1;
         if thinks {
             // It begins with the answer's first token, whose marker may have taken several.

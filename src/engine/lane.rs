@@ -3,15 +3,20 @@
 use std::fmt;
 use std::time::Instant;
 
+pub use crate::config::{Privacy, RemotePlace, TokenPrice};
 pub use crate::decoder::GraphPlacement;
 pub use crate::onnx_runtime::Placement;
 
+use super::event::RemoteUsage;
+use super::remote_lane::RemoteServer;
 use crate::decoder::Decoder;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum LaneId {
     Npu,
     Cpu,
+    /// A server.
+    Remote,
 }
 
 impl LaneId {
@@ -19,6 +24,7 @@ impl LaneId {
         match self {
             Self::Npu => "npu",
             Self::Cpu => "cpu",
+            Self::Remote => "remote",
         }
     }
 }
@@ -105,6 +111,42 @@ pub struct LaneStatus {
     /// What ONNX Runtime reported after the sessions were made, graph by graph; empty where it did not.
     pub placement: Vec<GraphPlacement>,
     pub measured: MeasuredRates,
+    /// Of the lane that is a server.
+    pub remote: Option<RemoteStatus>,
+}
+
+/// What there is to know of a server before it gets a conversation. Its key is not here.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RemoteStatus {
+    pub url: String,
+    /// The host, and its port where that is not the usual one.
+    pub host: String,
+    /// By the server's own name; `None` until it was asked.
+    pub model: Option<String>,
+    /// What is sent cannot be read on the way, or does not leave this machine.
+    pub is_private: bool,
+    pub privacy: Privacy,
+    pub place: RemotePlace,
+    pub price: Option<Price>,
+}
+
+/// What a server takes for its answers.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Price {
+    pub per_million: TokenPrice,
+    /// As it is to be shown; `None` where nobody said.
+    pub currency: Option<String>,
+}
+
+impl Price {
+    /// What these tokens cost, in words: `0.0021 EUR`, with at least two digits that say something.
+    pub fn show(&self, usage: RemoteUsage) -> String {
+        let cost = usage.cost(self.per_million);
+        let digits = if cost > 0.0 { (1.0 - cost.log10().floor()).clamp(2.0, 9.0) as usize } else { 2 };
+        let estimate = if usage.is_estimate { "est. " } else { "" };
+        let currency = self.currency.as_ref().map(|currency| format!(" {currency}")).unwrap_or_default();
+        format!("{estimate}{cost:.digits$}{currency}")
+    }
 }
 
 impl LaneStatus {
@@ -140,6 +182,7 @@ pub struct LaneSpec {
     pub memory: Option<MemoryPlan>,
     /// What an earlier run measured.
     pub measured: MeasuredRates,
+    pub remote: Option<RemoteStatus>,
     pub source: LaneSource,
 }
 
@@ -150,6 +193,7 @@ pub enum LaneSource {
         reason: String,
     },
     Open(LaneOpener),
+    Server(RemoteServer),
 }
 
 /// Opens a lane. Runs on the lane's own thread and may take its time; again, after the lane failed, when a request names
@@ -167,11 +211,12 @@ pub struct OpenLane {
 }
 
 impl LaneSpec {
-    /// The lane as it stands before anything was opened, and its opener.
-    pub(super) fn into_status(self, now: Instant) -> (LaneStatus, Option<LaneOpener>) {
-        let (state, opener) = match self.source {
-            LaneSource::Absent { reason } => (LaneState::Absent { reason }, None),
-            LaneSource::Open(opener) => (LaneState::Loading { since: now }, Some(opener)),
+    /// The lane as it stands before anything was opened, and how it comes to be.
+    pub(super) fn into_status(self, now: Instant) -> (LaneStatus, LaneSource) {
+        let state = match &self.source {
+            LaneSource::Absent { reason } => LaneState::Absent { reason: reason.clone() },
+            LaneSource::Open(_) => LaneState::Loading { since: now },
+            LaneSource::Server(server) => server.first_state(now),
         };
         let status = LaneStatus {
             id: self.id,
@@ -184,7 +229,8 @@ impl LaneSpec {
             memory: self.memory,
             placement: Vec::new(),
             measured: self.measured,
+            remote: self.remote,
         };
-        (status, opener)
+        (status, self.source)
     }
 }

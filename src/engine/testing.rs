@@ -11,6 +11,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use super::event::GenerationEvent;
 use super::job::{Job, Request};
 use super::request::Sampling;
+use super::route::RemoteUse;
 use super::thinking::ThinkingSplitter;
 use crate::decoder::{DecodeError, Decoder};
 use crate::model::ModelFolder;
@@ -66,6 +67,8 @@ pub fn job_with(
         thinking: ThinkingSplitter::off(),
         pinned,
         measure: None,
+        chat: None,
+        remote: RemoteUse::default(),
         submitted: Instant::now(),
         events,
     });

@@ -38,6 +38,7 @@ pub fn run(scenario: &str) {
             thinking: None,
             policy: Policy::Auto,
             lane: None,
+            allow_remote: false,
         },
         theme: std::env::var("ORTALK_TUI_THEME").ok(),
         log_file: std::env::var_os(LOG).map_or_else(|| std::env::temp_dir().join("ortalk-test.log"), Into::into),
@@ -85,6 +86,7 @@ fn lanes(broken: Option<&str>) -> Vec<LaneStatus> {
             memory: None,
             placement: vec![graph("prefill", npu, 4954), graph("decode", npu, 4504), graph("lm_head", cpu, 3)],
             measured: MeasuredRates::default(),
+            remote: None,
         },
         LaneStatus {
             id: LaneId::Cpu,
@@ -97,6 +99,7 @@ fn lanes(broken: Option<&str>) -> Vec<LaneStatus> {
             memory: None,
             placement: vec![graph("model", cpu, 365)],
             measured: MeasuredRates { prefill: Some(800.0), decode: None },
+            remote: None,
         },
     ]
 }
