@@ -103,7 +103,9 @@ fn lane(lane: &LaneStatus) -> Value {
         "state": lane.state.name(),
         "reason": reason,
         "context_limit": limit(lane.context_limit),
-        "threads": lane.threads,
+        "threads": lane.threads.map(|threads| threads.count),
+        "spinning": lane.threads.map(|threads| threads.spinning),
+        "threads_chosen_by": lane.threads.map(|threads| threads.chosen_by.name()),
         "memory_bytes": lane.memory.map(|memory| memory.bytes),
         "placement": placement.collect::<Vec<_>>(),
         "remote": lane.remote.as_ref().map(|server| json!({

@@ -21,10 +21,11 @@ use super::session;
 use crate::builder::npu::NpuBuildOptions;
 use crate::builder::{self, Step};
 use crate::cli::ChatArgs;
-use crate::config::{RemotePlace, RemoteSettings, Settings};
+use crate::config::{RemotePlace, RemoteSettings, Settings, TokenPriceSettings};
 use crate::decoder::{ChildDecoder, ChildOptions, Deadlines, DecodeError, LaneProvider, LaneRequest};
 use crate::engine::{
-    LaneId, LaneOpener, LaneSource, LaneSpec, MeasuredRates, OpenLane, Price, RemoteOptions, cpu_lane, remote_lane,
+    ChosenBy, CpuSetting, LaneId, LaneOpener, LaneSource, LaneSpec, MeasuredRates, OpenLane, Price, RemoteOptions,
+    TokenPrice, cpu_lane, remote_lane,
 };
 use crate::model::{
     CONFIG_FILE, ModelConfig, ModelFolder, NPU_FILE, NpuBundle, NpuOptions, NpuTarget, ProviderOptions, read_config,
@@ -57,7 +58,8 @@ pub struct LaneParts<'a> {
     pub library: &'a Path,
     /// The model that is chatted with.
     pub model: &'a Arc<ModelFolder>,
-    pub threads: usize,
+    /// How the CPU lane runs.
+    pub cpu: (CpuSetting, ChosenBy),
     pub room: &'a Room,
     pub npu: &'a NpuParts,
     /// The server that may answer, too.
@@ -200,7 +202,7 @@ pub fn lanes(mut parts: LaneParts<'_>, only: Option<LaneId>) -> anyhow::Result<V
         match parts.room.on_cpu(parts.model, taken)? {
             Ok((context, memory)) => LaneSpec {
                 memory: Some(memory),
-                ..cpu_lane(parts.runtime, parts.model.clone(), parts.threads, Some(context))
+                ..cpu_lane(parts.runtime, parts.model.clone(), parts.cpu, Some(context))
             },
             Err(reason) => absent(LaneId::Cpu, CPU_PROVIDER, None, reason),
         }
@@ -243,7 +245,10 @@ pub fn remote(settings: &Settings, variable: &dyn Fn(&str) -> Option<String>) ->
         context: remote.context.map(NonZeroUsize::get),
         privacy: remote.privacy,
         place: remote.when,
-        price: remote.price_per_million.map(|per_million| Price { per_million, currency: None }),
+        price: remote.price_per_million.map(|TokenPriceSettings { input, output }| Price {
+            per_million: TokenPrice { input, output },
+            currency: settings.cost.currency.clone(),
+        }),
     });
     Ok(Some(match (unset, &lane.source) {
         (Some(name), LaneSource::Server(_)) => {
@@ -287,7 +292,7 @@ fn npu_lane(parts: &LaneParts<'_>) -> anyhow::Result<LaneSpec> {
             plugin: plugin.clone(),
             options: NpuOptions { target, provider: npu.options.clone() },
         },
-        threads: parts.threads,
+        threads: parts.cpu.0.threads,
     };
     Ok(LaneSpec {
         id: LaneId::Npu,
@@ -392,11 +397,14 @@ mod tests {
     #[test]
     fn a_server_is_a_lane_where_the_settings_name_one() {
         assert!(lane("", None).unwrap().is_none());
-        let spec =
-            lane("url = 'https://h.example/v1'\nmodel = 'm'\nprice-per-million = { input = 1, output = 2 }", None);
+        let spec = lane(
+            "url = 'https://h.example/v1'\nmodel = 'm'\nprice-per-million = { input = 1, output = 2 }\n[cost]\ncurrency = 'EUR'",
+            None,
+        );
         let spec = spec.unwrap().unwrap();
         let server = spec.remote.unwrap();
         assert!(matches!(spec.source, LaneSource::Server(_)));
+        assert_eq!(server.price.unwrap().currency.as_deref(), Some("EUR"));
         assert_eq!((server.host.as_str(), server.model.as_deref(), server.is_private), ("h.example", Some("m"), true));
         let server = lane("url = 'http://10.0.0.1:80'", None).unwrap().unwrap().remote.unwrap();
         assert!(!server.is_private);

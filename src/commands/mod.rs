@@ -5,6 +5,7 @@ mod answer_json;
 mod bench;
 mod build;
 mod chat;
+mod connect;
 pub mod fetch;
 mod inspect;
 mod lanes;
@@ -17,6 +18,7 @@ mod run;
 pub mod session;
 mod setup;
 mod sys;
+mod tuning;
 mod worker;
 
 use std::process::ExitCode;
@@ -62,6 +64,9 @@ fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
         Some(Command::Setup(args)) => setup::run(&args),
         Some(Command::Sys(args)) => sys::run(&args),
         Some(Command::Worker(task)) => worker::run(task),
-        None => chat::run(&cli.chat),
+        None => match &cli.connect.connect {
+            Some(url) => connect::run(url, &cli.connect, &cli.chat),
+            None => chat::run(&cli.chat),
+        },
     }
 }

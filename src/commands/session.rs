@@ -13,11 +13,13 @@ use super::lanes::{self, LaneParts, NpuParts};
 use super::model_name::{self, Named};
 use super::rates::Rates;
 use super::room::Room;
+use super::tuning::Tunings;
 use crate::builder::{self, BuildOptions, SamplingDefaults};
 use crate::cli::ChatArgs;
 use crate::config::Settings;
 use crate::engine::{
-    AnswerSettings, Engine, EngineOptions, LaneId, LaneSource, LaneSpec, Policy, RatesListener, RouteError, Sampling,
+    AnswerSettings, ChosenBy, CpuSetting, Engine, EngineOptions, LaneId, LaneSource, LaneSpec, Policy, RatesListener,
+    RouteError, Sampling,
 };
 use crate::hub::Purpose;
 use crate::log_file;
@@ -45,7 +47,8 @@ pub struct Prepared {
     pub model: PathBuf,
     pub library: PathBuf,
     npu: NpuParts,
-    threads: usize,
+    /// How the CPU lane runs.
+    pub cpu: (CpuSetting, ChosenBy),
     room: Room,
     /// Whether standard error is seen while a model is loaded.
     tells: bool,
@@ -68,9 +71,13 @@ pub fn prepare(args: &ChatArgs, after: AfterFetch) -> anyhow::Result<Prepared> {
     let answers = answer_settings(args, &settings, &Sampling::suggested(&read_config(&model)?.search))?;
     let threads = args.threads.map(usize::from).or(settings.threads.map(NonZeroUsize::get));
     check_count("threads", threads, MOST_THREADS)?;
-    let threads = threads.unwrap_or_else(default_threads);
+    let tuned = || Tunings::open(paths.tuning_file()).of(&model, &library);
+    let cpu = match threads {
+        Some(threads) => (CpuSetting::with_threads(threads), ChosenBy::User),
+        None => tuned().map_or_else(|| (default_cpu(), ChosenBy::Default), |tuned| (tuned, ChosenBy::Tuning)),
+    };
     let tells = matches!(after, AfterFetch::Exit);
-    Ok(Prepared { paths, settings, answers, model, library, npu, threads, room, tells })
+    Ok(Prepared { paths, settings, answers, model, library, npu, cpu, room, tells })
 }
 
 impl Prepared {
@@ -95,7 +102,7 @@ impl Prepared {
             runtime,
             library: &self.library,
             model: &model,
-            threads: self.threads,
+            cpu: self.cpu,
             room: &self.room,
             npu: &self.npu,
             remote: self.remote()?,
@@ -151,10 +158,15 @@ impl Prepared {
     }
 }
 
-/// One for each physical core that this process may use: two threads on one core slow each other down.
-fn default_threads() -> usize {
-    let usable = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
-    sysinfo::System::physical_core_count().map_or(usable, |cores| cores.min(usable)).max(1)
+/// One thread for each physical core that this process may use: two on one core mostly slow each other down.
+pub fn default_cpu() -> CpuSetting {
+    let usable = usable_threads();
+    CpuSetting::with_threads(sysinfo::System::physical_core_count().map_or(usable, |cores| cores.min(usable)).max(1))
+}
+
+/// Threads that this process may run at once.
+pub fn usable_threads() -> usize {
+    std::thread::available_parallelism().map_or(1, NonZeroUsize::get)
 }
 
 pub fn library(settings: &Settings, paths: &Paths, display: &mut FetchDisplay) -> anyhow::Result<FoundLibrary> {
@@ -274,7 +286,7 @@ pub fn model_source(
 }
 
 /// Arguments come before settings, settings before what the model's folder suggests.
-fn answer_settings(args: &ChatArgs, settings: &Settings, suggested: &Sampling) -> anyhow::Result<AnswerSettings> {
+pub fn answer_settings(args: &ChatArgs, settings: &Settings, suggested: &Sampling) -> anyhow::Result<AnswerSettings> {
     let sampling = Sampling {
         temperature: args.temperature.or(settings.temperature).unwrap_or(suggested.temperature),
         top_k: args.top_k.or(settings.top_k).unwrap_or(suggested.top_k),

@@ -2,7 +2,9 @@
 
 use std::num::NonZeroUsize;
 
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Serialize};
+
+use super::TokenPriceSettings;
 
 /// A server that speaks OpenAI's interface. Without `url` there is none.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
@@ -16,7 +18,7 @@ pub struct RemoteSettings {
     pub privacy: Privacy,
     pub when: RemotePlace,
     /// Of a million tokens, in the settings' currency.
-    pub price_per_million: Option<TokenPrice>,
+    pub price_per_million: Option<TokenPriceSettings>,
     /// Prompt and answer together, in tokens; by default what the server says.
     pub context: Option<NonZeroUsize>,
     /// Seconds without a word from the server until it is given up.
@@ -71,31 +73,6 @@ impl RemotePlace {
     }
 }
 
-/// Prices of a million tokens, of which none may be missing.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct TokenPrice {
-    #[serde(deserialize_with = "amount")]
-    pub input: f64,
-    #[serde(deserialize_with = "amount")]
-    pub output: f64,
-}
-
-impl TokenPrice {
-    /// What so many tokens cost.
-    pub fn of(self, input_tokens: usize, output_tokens: usize) -> f64 {
-        (self.input * input_tokens as f64 + self.output * output_tokens as f64) / 1e6
-    }
-}
-
-fn amount<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
-    let amount = f64::deserialize(deserializer)?;
-    match amount.is_finite() && amount >= 0.0 {
-        true => Ok(amount),
-        false => Err(serde::de::Error::custom(format!("a price is {amount}; it must be 0 or more"))),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -110,14 +87,6 @@ mod tests {
         assert_eq!((settings.privacy, settings.when), (Privacy::Ask, RemotePlace::Outgrown));
         let settings = parse("url = 'http://h'\nprivacy = 'allow'\nwhen = 'first'").unwrap();
         assert_eq!((settings.privacy.name(), settings.when.name()), ("allow", "first"));
-    }
-
-    #[test]
-    fn prices_are_per_million() {
-        let settings = parse("price-per-million = { input = 0.5, output = 2 }").unwrap();
-        let price = settings.price_per_million.unwrap();
-        // 1000 at 0.5 and 500 at 2 for a million.
-        assert!((price.of(1000, 500) - 0.0015).abs() < 1e-12);
     }
 
     #[test]

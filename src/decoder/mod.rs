@@ -21,7 +21,7 @@ pub use child::{
 pub use ends::LanguageHead;
 pub use limits::Limits;
 pub use pipeline::PipelineDecoder;
-pub use plain::{CacheKind, Contract, DecoderOptions, GraphOutline, PlainDecoder};
+pub use plain::{CacheKind, Contract, DecoderOptions, GraphOutline, PREFILL_CHUNK, PlainDecoder};
 pub use static_bundle::{Observed, StaticDecoder};
 
 /// A model with its KV cache. Positions count from 0; the cache holds keys and values for positions `0..position()`.

@@ -20,8 +20,9 @@ pub use outline::GraphOutline;
 use cache::Cache;
 use contract::{Integers, Rank, Wanted};
 
-/// A longer pass is no faster (904 tokens/s at 128 and 809 at 512, measured when this was chosen).
-const PREFILL_CHUNK: usize = 128;
+/// Where nobody measured what is best: a longer pass is no faster (904 tokens/s at 128 and 809 at 512, measured when this
+/// was chosen).
+pub const PREFILL_CHUNK: usize = 128;
 
 /// ONNX Runtime multiplies one row by another kernel than several.
 const SHORTEST_PREFILL: usize = 2;
@@ -43,6 +44,7 @@ pub struct PlainDecoder {
     contract: Contract,
     cache: Cache,
     limits: Limits,
+    prefill_chunk: usize,
     /// Several tokens behind a past go one by one.
     single_behind_past: bool,
     position: usize,
@@ -83,9 +85,18 @@ impl PlainDecoder {
         let last = DynTensor::new(&Allocator::default(), contract.logits.element, [1, 1, model.vocab_size])
             .map_err(DecodeError::run)?;
         let limits = Limits { context: options.context, vocabulary: model.vocab_size, first_token: None };
-        let (single_behind_past, position, logits) = (false, 0, Vec::new());
-        let mut decoder =
-            Self { session, binding, contract, cache, limits, single_behind_past, position, last, logits };
+        let mut decoder = Self {
+            session,
+            binding,
+            contract,
+            cache,
+            limits,
+            prefill_chunk: PREFILL_CHUNK,
+            single_behind_past: false,
+            position: 0,
+            last,
+            logits: Vec::new(),
+        };
         if decoder.cache.kind() == CacheKind::Growing {
             decoder.single_behind_past = !decoder.takes_several_behind_past()?;
             decoder.rewind(0);
@@ -111,6 +122,11 @@ impl PlainDecoder {
         let difference = whole.iter().zip(&parts).map(|(whole, part)| (whole - part).abs()).fold(0.0, f32::max);
         let largest = whole.iter().fold(0.0_f32, |largest, logit| largest.max(logit.abs()));
         Ok(difference <= PART_ROUNDING * largest)
+    }
+
+    /// Other than [`PREFILL_CHUNK`]; at least one.
+    pub fn set_prefill_chunk(&mut self, tokens: usize) {
+        self.prefill_chunk = tokens.max(1);
     }
 
     /// Where ONNX Runtime put the graph's nodes.
@@ -246,7 +262,7 @@ impl Decoder for PlainDecoder {
 
     fn prefill_chunk(&self) -> usize {
         // What does not come in the first pass goes one by one.
-        if self.single_behind_past { self.limits.context } else { PREFILL_CHUNK }
+        if self.single_behind_past { self.limits.context } else { self.prefill_chunk }
     }
 
     fn shortest_prefill(&self) -> usize {

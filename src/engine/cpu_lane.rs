@@ -2,18 +2,44 @@
 
 use std::sync::Arc;
 
-use super::lane::{GraphPlacement, LaneId, LaneSource, LaneSpec, MeasuredRates, OpenLane};
-use crate::decoder::{DecoderOptions, PlainDecoder};
+use serde::{Deserialize, Serialize};
+
+use super::lane::{ChosenBy, GraphPlacement, LaneId, LaneSource, LaneSpec, MeasuredRates, OpenLane, Threads};
+use crate::decoder::{DecoderOptions, PREFILL_CHUNK, PlainDecoder};
 use crate::model::ModelFolder;
 use crate::onnx_runtime::{CPU_PROVIDER, CpuSessionOptions, OnnxRuntime};
 
+/// What may differ in how the CPU lane runs: its answers do not, their speed does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct CpuSetting {
+    pub threads: usize,
+    /// Threads that wait for work keep their core busy.
+    pub spinning: bool,
+    /// Tokens of a prompt that go through the model in one pass.
+    pub prefill_chunk: usize,
+}
+
+impl CpuSetting {
+    /// What is good for most machines.
+    pub fn with_threads(threads: usize) -> Self {
+        Self { threads, spinning: false, prefill_chunk: PREFILL_CHUNK }
+    }
+}
+
 /// Runs the folder's graph, up to `context` tokens; `None` is as many as the model was made for.
-pub fn cpu_lane(runtime: OnnxRuntime, folder: Arc<ModelFolder>, threads: usize, context: Option<usize>) -> LaneSpec {
+pub fn cpu_lane(
+    runtime: OnnxRuntime,
+    folder: Arc<ModelFolder>,
+    setting: (CpuSetting, ChosenBy),
+    context: Option<usize>,
+) -> LaneSpec {
+    let (CpuSetting { threads, spinning, prefill_chunk }, chosen_by) = setting;
     let longest = folder.config.model.context_length;
     let context = context.map_or(longest, |context| context.min(longest));
     let open = move || {
-        let options = DecoderOptions { session: CpuSessionOptions { threads, spinning: false }, context };
-        let decoder = PlainDecoder::new(&runtime, &folder, options).map_err(|error| error.to_string())?;
+        let options = DecoderOptions { session: CpuSessionOptions { threads, spinning }, context };
+        let mut decoder = PlainDecoder::new(&runtime, &folder, options).map_err(|error| error.to_string())?;
+        decoder.set_prefill_chunk(prefill_chunk);
         let graph = folder.config.model.decoder.filename.clone().unwrap_or_else(|| "model.onnx".to_string());
         let placement = vec![GraphPlacement { graph, placement: decoder.placement(), compiled_nodes: None }];
         Ok(OpenLane { decoder: Box::new(decoder), placement, device: None, emulated: false })
@@ -24,7 +50,7 @@ pub fn cpu_lane(runtime: OnnxRuntime, folder: Arc<ModelFolder>, threads: usize, 
         device: None,
         emulated: false,
         context_limit: context,
-        threads: Some(threads),
+        threads: Some(Threads { count: threads, spinning, chosen_by }),
         memory: None,
         measured: MeasuredRates::default(),
         remote: None,

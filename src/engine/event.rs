@@ -2,6 +2,8 @@
 
 use std::time::{Duration, Instant};
 
+use serde::{Deserialize, Serialize};
+
 use super::lane::{LaneId, TokenPrice};
 use super::route::RoutingDecision;
 use super::tools::ToolCallDelta;
@@ -162,7 +164,7 @@ pub struct Usage {
 }
 
 /// The tokens that went to a server and came from it, all of its tries for one answer together.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct RemoteUsage {
     pub prompt_tokens: usize,
     pub completion_tokens: usize,

@@ -3,7 +3,9 @@
 use std::fmt;
 use std::time::Instant;
 
-pub use crate::config::{Privacy, RemotePlace, TokenPrice};
+use serde::{Deserialize, Serialize};
+
+pub use crate::config::{Privacy, RemotePlace};
 pub use crate::decoder::GraphPlacement;
 pub use crate::onnx_runtime::Placement;
 
@@ -11,7 +13,8 @@ use super::event::RemoteUsage;
 use super::remote_lane::RemoteServer;
 use crate::decoder::Decoder;
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum LaneId {
     Npu,
     Cpu,
@@ -83,6 +86,38 @@ pub struct MeasuredRates {
     pub decode: Option<f64>,
 }
 
+/// The threads of a lane on the CPU.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Threads {
+    pub count: usize,
+    /// They keep their cores busy while they wait for work.
+    pub spinning: bool,
+    pub chosen_by: ChosenBy,
+}
+
+/// Who said how the CPU lane runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ChosenBy {
+    /// Nobody.
+    Default,
+    /// `--threads` or the settings.
+    User,
+    /// `ortalk bench --tune`, on this machine with this model.
+    Tuning,
+}
+
+impl ChosenBy {
+    /// Stable names, for JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Default => "default",
+            Self::User => "user",
+            Self::Tuning => "tuning",
+        }
+    }
+}
+
 /// What a lane takes in memory, reckoned before it is opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MemoryPlan {
@@ -105,7 +140,7 @@ pub struct LaneStatus {
     pub state: LaneState,
     /// Prompt and answer together, in tokens; 0 where there is no model for the lane.
     pub context_limit: usize,
-    pub threads: Option<usize>,
+    pub threads: Option<Threads>,
     /// `None` where it was not reckoned.
     pub memory: Option<MemoryPlan>,
     /// What ONNX Runtime reported after the sessions were made, graph by graph; empty where it did not.
@@ -116,7 +151,7 @@ pub struct LaneStatus {
 }
 
 /// What there is to know of a server before it gets a conversation. Its key is not here.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RemoteStatus {
     pub url: String,
     /// The host, and its port where that is not the usual one.
@@ -131,11 +166,25 @@ pub struct RemoteStatus {
 }
 
 /// What a server takes for its answers.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Price {
     pub per_million: TokenPrice,
     /// As it is to be shown; `None` where nobody said.
     pub currency: Option<String>,
+}
+
+/// Of a million tokens.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct TokenPrice {
+    pub input: f64,
+    pub output: f64,
+}
+
+impl TokenPrice {
+    /// What so many tokens cost.
+    pub fn of(self, input_tokens: usize, output_tokens: usize) -> f64 {
+        (self.input * input_tokens as f64 + self.output * output_tokens as f64) / 1e6
+    }
 }
 
 impl Price {
@@ -178,7 +227,7 @@ pub struct LaneSpec {
     pub emulated: bool,
     /// Tokens; 0 where there is no model for the lane.
     pub context_limit: usize,
-    pub threads: Option<usize>,
+    pub threads: Option<Threads>,
     pub memory: Option<MemoryPlan>,
     /// What an earlier run measured.
     pub measured: MeasuredRates,

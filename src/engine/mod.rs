@@ -17,6 +17,7 @@ mod lanes;
 mod logprobs;
 #[cfg(test)]
 #[path = "../../tests/support/openai.rs"]
+#[allow(dead_code, reason = "the client's own tests use more of it")]
 mod openai;
 mod prompt;
 mod remote_lane;
@@ -42,18 +43,18 @@ use tokio::sync::mpsc::unbounded_channel;
 
 use crate::model::{ModelError, ModelFolder};
 
-pub use cpu_lane::cpu_lane;
+pub use cpu_lane::{CpuSetting, cpu_lane};
 pub use event::{
     ContextTrim, FinishReason, Finished, GenerationEvent, LaneChange, PrefillProgress, RemoteUsage, Timings, Token,
     TokenLogprob, TokenLogprobs, Usage,
 };
 pub use lane::{
-    GraphPlacement, LaneId, LaneOpener, LaneSource, LaneSpec, LaneState, LaneStatus, MeasuredRates, MemoryPlan,
-    OpenLane, Placement, Price, Privacy, RemotePlace, RemoteStatus, TokenPrice,
+    ChosenBy, GraphPlacement, LaneId, LaneOpener, LaneSource, LaneSpec, LaneState, LaneStatus, MeasuredRates,
+    MemoryPlan, OpenLane, Placement, Price, Privacy, RemotePlace, RemoteStatus, Threads, TokenPrice,
 };
 pub use lanes::RatesListener;
 pub use prompt::PromptError;
-pub use remote_lane::{REMOTE_PROVIDER, RemoteOptions, RemoteServer, remote_lane};
+pub use remote_lane::{ASSUMED_CONTEXT, REMOTE_PROVIDER, RemoteOptions, RemoteServer, remote_lane};
 pub use request::{
     AnswerFormat, AnswerSettings, ChatMessage, ChatRequest, CompletionRequest, MeasureRequest, MeasuredPrompt,
     RawPrompt, Role, Sampling,

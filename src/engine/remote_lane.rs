@@ -28,7 +28,7 @@ use crate::remote::{ChatBody, ChatStream, Client, Endpoint, ModelEntry, RemoteEr
 pub const REMOTE_PROVIDER: &str = "OpenAI-compatible server";
 
 /// The context of a server that says nothing of it, in tokens: less than most have.
-const ASSUMED_CONTEXT: usize = 32_768;
+pub const ASSUMED_CONTEXT: usize = 32_768;
 
 /// Until a server that failed is asked whether it is there again, where it did not say itself.
 const REST: Duration = Duration::from_secs(30);
@@ -125,6 +125,8 @@ enum Continuation {
     ByItself,
     /// vLLM's fields.
     Vllm,
+    /// The first of them alone.
+    Ortalk,
     /// It is asked to.
     Asked,
 }
@@ -390,6 +392,7 @@ impl Part {
 fn continuation(entry: Option<&ModelEntry>) -> Continuation {
     match entry.and_then(|entry| entry.owned_by.as_deref()) {
         Some("vllm") => Continuation::Vllm,
+        Some("ortalk") => Continuation::Ortalk,
         Some("llamacpp") => Continuation::ByItself,
         _ => Continuation::Asked,
     }
@@ -404,7 +407,7 @@ fn body(introduced: &Introduced, chat: &ChatRequest, begun: &str, tokens: usize)
             messages.push(json!({"role": "user", "content": GO_ON}));
         }
     }
-    let vllm = !begun.is_empty() && introduced.continuation == Continuation::Vllm;
+    let goes_on = |by: &[Continuation]| !begun.is_empty() && by.contains(&introduced.continuation);
     let sampling = &chat.sampling;
     let stops: Vec<&str> =
         chat.stop.iter().map(String::as_str).filter(|stop| !stop.is_empty()).take(MOST_STOPS).collect();
@@ -420,8 +423,8 @@ fn body(introduced: &Introduced, chat: &ChatRequest, begun: &str, tokens: usize)
         .with("frequency_penalty", decimal(sampling.frequency_penalty).filter(|penalty| *penalty != 0.0))
         .with("presence_penalty", decimal(sampling.presence_penalty).filter(|penalty| *penalty != 0.0))
         .with("stop", (!stops.is_empty()).then(|| json!(stops)))
-        .with("continue_final_message", vllm.then_some(true))
-        .with("add_generation_prompt", vllm.then_some(false))
+        .with("continue_final_message", goes_on(&[Continuation::Vllm, Continuation::Ortalk]).then_some(true))
+        .with("add_generation_prompt", goes_on(&[Continuation::Vllm]).then_some(false))
 }
 
 fn message(message: &ChatMessage) -> Json {

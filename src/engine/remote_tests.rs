@@ -244,6 +244,7 @@ fn an_answer_that_outgrows_this_machine_goes_on_at_the_server() {
     let server = Server::start(Behaviour::pieces(&[" and", " on."]));
     for (owner, expected) in [
         ("vllm", json!({"continue_final_message": true, "add_generation_prompt": false})),
+        ("ortalk", json!({"continue_final_message": true})),
         ("llamacpp", json!({})),
         ("openai", json!({})),
     ] {

@@ -23,13 +23,16 @@
 
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use super::lane::{LaneId, LaneState, LaneStatus, Privacy, RemotePlace};
 
 /// Tokens of an answer that a lane should have room for: more than most answers in a chat take.
 pub const EXPECTED_ANSWER: usize = 128;
 
 /// How the router chooses where nobody named a lane.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Policy {
     /// Short prompts on the NPU, long ones on the CPU.
     #[default]
@@ -158,7 +161,8 @@ pub struct RoutingDecision {
     pub rejected: Vec<Rejection>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Rule {
     /// The user named the lane.
     Requested,

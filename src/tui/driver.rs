@@ -194,7 +194,9 @@ impl Driver {
             Effect::Submit(request) => self.stream = self.backend.as_ref().map(|backend| backend.submit(request)),
             Effect::CancelGeneration => self.stream = None,
             Effect::Preview { revision, request } => {
-                self.ask_router(request, move |result| Event::Previewed { revision, result })?;
+                if self.backend.as_ref().is_some_and(|backend| backend.previews()) {
+                    self.ask_router(request, move |result| Event::Previewed { revision, result })?;
+                }
             }
             Effect::Weigh(request) => self.ask_router(request, Event::Weighed)?,
             Effect::RefreshSnapshot => {

@@ -5,9 +5,10 @@ use std::time::{Duration, Instant};
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
 use crate::engine::{
-    AnswerSettings, EngineSnapshot, FinishReason, Finished, GenerationEvent, GraphPlacement, LaneChange, LaneId,
-    LaneState, LaneStatus, MeasuredRates, Placement, Policy, PrefillProgress, Price, Privacy, Rejection, RemotePlace,
-    RemoteStatus, RoutingDecision, Rule, Sampling, ThinkingChoice, Timings, Token, TokenPrice, Usage,
+    AnswerSettings, ChosenBy, EngineSnapshot, FinishReason, Finished, GenerationEvent, GraphPlacement, LaneChange,
+    LaneId, LaneState, LaneStatus, MeasuredRates, Placement, Policy, PrefillProgress, Price, Privacy, Rejection,
+    RemotePlace, RemoteStatus, RoutingDecision, Rule, Sampling, ThinkingChoice, Threads, Timings, Token, TokenPrice,
+    Usage,
 };
 use crate::telemetry::Reading;
 use crate::telemetry::device::DeviceSample;
@@ -180,7 +181,7 @@ pub fn snapshot() -> EngineSnapshot {
         emulated: id == LaneId::Npu,
         state: LaneState::Ready,
         context_limit,
-        threads: (id == LaneId::Cpu).then_some(2),
+        threads: (id == LaneId::Cpu).then_some(Threads { count: 2, spinning: false, chosen_by: ChosenBy::Default }),
         memory: None,
         placement,
         measured: MeasuredRates::default(),

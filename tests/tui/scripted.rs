@@ -95,7 +95,7 @@ fn lanes(broken: Option<&str>) -> Vec<LaneStatus> {
             emulated: false,
             state: LaneState::Ready,
             context_limit: CONTEXT.1,
-            threads: Some(2),
+            threads: Some(Threads { count: 2, spinning: false, chosen_by: ChosenBy::Default }),
             memory: None,
             placement: vec![graph("model", cpu, 365)],
             measured: MeasuredRates { prefill: Some(800.0), decode: None },

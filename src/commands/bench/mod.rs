@@ -155,7 +155,7 @@ fn measure_lane(
         execution_provider: status.execution_provider,
         device: status.device,
         emulated: status.emulated,
-        threads: status.threads,
+        threads: status.threads.map(|threads| threads.count),
         context_limit: status.context_limit,
         folder,
         files,

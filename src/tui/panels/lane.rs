@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use ratatui::text::Line;
 
-use crate::engine::{LaneId, LaneState, LaneStatus, Privacy, RemoteStatus};
+use crate::engine::{ChosenBy, LaneId, LaneState, LaneStatus, Privacy, RemoteStatus, Threads};
 use crate::model::memory::gb;
 
 use super::super::skin::{Skin, Text, pad_right};
@@ -47,7 +47,10 @@ pub fn lines(state: &State, skin: &Skin, _columns: usize) -> Vec<Text> {
             first.push(skin.dot());
             first.push(skin.styled(skin.theme.warning, "emulated"));
         }
-        first.extend(lane.threads.into_iter().flat_map(|n| [skin.dot(), skin.plain(plural(n, "thread"))]));
+        if let Some(Threads { count, chosen_by, .. }) = lane.threads {
+            first.extend([skin.dot(), skin.plain(plural(count, "thread"))]);
+            first.extend((chosen_by == ChosenBy::Tuning).then(|| skin.dim(", tuned")));
+        }
         lines.push(Line::from(first));
         let what = if let LaneState::Loading { since } = lane.state {
             skin.dim(loading_for(lane, now.saturating_duration_since(since)))
@@ -137,4 +140,29 @@ pub fn short_provider(name: &str) -> &str {
 
 fn plural(count: usize, noun: &str) -> String {
     if count == 1 { format!("1 {noun}") } else { format!("{count} {noun}s") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::event::Event;
+    use super::super::super::fixtures::{Desk, snapshot_with};
+    use super::super::super::skin::test_skin;
+    use super::*;
+    use crate::engine::LaneId;
+
+    #[test]
+    fn threads_that_were_tuned_say_so() {
+        for (chosen_by, expected) in
+            [(ChosenBy::Default, "2 threads"), (ChosenBy::User, "2 threads"), (ChosenBy::Tuning, "2 threads, tuned")]
+        {
+            let mut desk = Desk::loading();
+            let mut snapshot = snapshot_with(LaneState::Absent { reason: "none".into() });
+            for lane in snapshot.lanes.iter_mut().filter(|lane| lane.id == LaneId::Cpu) {
+                lane.threads = Some(Threads { count: 2, spinning: true, chosen_by });
+            }
+            desk.event(Event::EngineLoaded(snapshot));
+            let first = lines(&desk.state, &test_skin(), 60)[0].to_string();
+            assert!(first.ends_with(expected), "{first}");
+        }
+    }
 }

@@ -2,7 +2,7 @@
 
 use ratatui::text::Line;
 
-use crate::engine::{LaneChange, Policy, Rejection, RemoteUsage, RoutingDecision, Rule};
+use crate::engine::{LaneChange, LaneId, Policy, Rejection, RemoteUsage, RoutingDecision, Rule};
 
 use super::super::answer::Answer;
 use super::super::format;
@@ -57,6 +57,10 @@ fn needed(decision: &RoutingDecision, skin: &Skin) -> Text {
     spans.push(skin.dim(" answer = "));
     spans.push(skin.number((decision.prompt_tokens + room).to_string()));
     spans.push(skin.dim(" tokens"));
+    if decision.lane == LaneId::Remote {
+        // Nobody here knows how the server's model cuts text.
+        spans.insert(0, skin.dim("est. "));
+    }
     Line::from(spans)
 }
 
