@@ -15,6 +15,7 @@ mod pull;
 mod rates;
 mod room;
 mod run;
+mod serve;
 pub mod session;
 mod setup;
 mod sys;
@@ -61,6 +62,7 @@ fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
         Some(Command::Models(args)) => models::run(&args),
         Some(Command::Pull(args)) => pull::run(&args),
         Some(Command::Run(args)) => run::run(args),
+        Some(Command::Serve(args)) => serve::run(args),
         Some(Command::Setup(args)) => setup::run(&args),
         Some(Command::Sys(args)) => sys::run(&args),
         Some(Command::Worker(task)) => worker::run(task),

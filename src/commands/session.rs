@@ -86,6 +86,16 @@ impl Prepared {
         self.engine(self.runtime()?, only)
     }
 
+    /// Nothing is said while models are loaded.
+    pub fn silent(self) -> Self {
+        Self { tells: false, ..self }
+    }
+
+    /// With this setting of the CPU lane.
+    pub fn engine_with(&self, runtime: OnnxRuntime, cpu: (CpuSetting, ChosenBy)) -> anyhow::Result<Engine> {
+        self.engine_on(runtime, Some(LaneId::Cpu), cpu)
+    }
+
     /// Loads the library, which a process can do once.
     pub fn runtime(&self) -> anyhow::Result<OnnxRuntime> {
         Ok(OnnxRuntime::load(&self.library, log_sink(&self.paths.log_file()))?)
@@ -93,6 +103,15 @@ impl Prepared {
 
     /// Loads the model; with a lane, no other one is opened.
     pub fn engine(&self, runtime: OnnxRuntime, only: Option<LaneId>) -> anyhow::Result<Engine> {
+        self.engine_on(runtime, only, self.cpu)
+    }
+
+    fn engine_on(
+        &self,
+        runtime: OnnxRuntime,
+        only: Option<LaneId>,
+        cpu: (CpuSetting, ChosenBy),
+    ) -> anyhow::Result<Engine> {
         let log = log_sink(&self.paths.log_file());
         let model = Arc::new(ModelFolder::open(&self.model)?);
         model.notes.iter().for_each(|note| log(&format!("'{}': {note}", self.model.display())));
@@ -102,7 +121,7 @@ impl Prepared {
             runtime,
             library: &self.library,
             model: &model,
-            cpu: self.cpu,
+            cpu,
             room: &self.room,
             npu: &self.npu,
             remote: self.remote()?,

@@ -85,6 +85,11 @@ impl Tunings {
         (sound && kept.circumstances == Circumstances::look(model, library)).then_some(kept.setting)
     }
 
+    /// All that is used with this ONNX Runtime, by model folder.
+    pub fn all(&self, library: &Path) -> Vec<(&Path, CpuSetting)> {
+        self.known.keys().filter_map(|model| Some((model.as_path(), self.of(model, library)?))).collect()
+    }
+
     /// Writes the file anew.
     pub fn keep(&mut self, model: &Path, library: &Path, setting: CpuSetting) -> anyhow::Result<()> {
         let kept = Kept { setting, circumstances: Circumstances::look(model, library) };
@@ -155,6 +160,8 @@ mod tests {
     fn what_was_found_is_used_until_something_changes() {
         let place = tuned();
         assert_eq!(place.kept(), Some(SETTING));
+        assert_eq!(place.open().all(Path::new("/lib.so.1")), [(place.model().as_path(), SETTING)]);
+        assert_eq!(place.open().all(Path::new("/lib.so.2")), []);
         assert_eq!(place.open().of(&place.model(), Path::new("/lib.so.2")), None);
         assert_eq!(place.open().of(Path::new("/other"), Path::new("/lib.so.1")), None);
         std::fs::write(place.model().join("tokenizer.json"), "longer than before").unwrap();

@@ -1,5 +1,6 @@
 //! The CPU lane: the model folder's own graph on ONNX Runtime's CPU execution provider, in this process.
 
+use std::fmt;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -23,6 +24,15 @@ impl CpuSetting {
     /// What is good for most machines.
     pub fn with_threads(threads: usize) -> Self {
         Self { threads, spinning: false, prefill_chunk: PREFILL_CHUNK }
+    }
+}
+
+impl fmt::Display for CpuSetting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { threads, spinning, prefill_chunk } = self;
+        let plural = if *threads == 1 { "" } else { "s" };
+        let spinning = if *spinning { "spinning" } else { "no spinning" };
+        write!(f, "{threads} thread{plural}, {spinning}, passes of {prefill_chunk} tokens")
     }
 }
 

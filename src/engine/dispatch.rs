@@ -10,17 +10,17 @@ use std::time::Instant;
 use tokio::sync::mpsc::UnboundedSender;
 
 use super::EngineError;
+use super::constraint::Grammars;
 use super::event::{FinishReason, Finished, GenerationEvent};
 use super::generate::panic_message;
 use super::job::{Job, Measure, Request};
 use super::lane::LaneId;
 use super::lanes::Lanes;
 use super::prompt::{self, PromptError, PromptOptions};
-use super::request::{
-    AnswerFormat, ChatRequest, CompletionRequest, MeasureRequest, MeasuredPrompt, RawPrompt, Role, Sampling,
-};
+use super::request::{AnswerFormat, ChatRequest, CompletionRequest, MeasureRequest, MeasuredPrompt, Role, Sampling};
 use super::route::{Policy, RemoteUse, Rule};
 use super::thinking::ThinkingSplitter;
+use super::tool_calls::CallFinder;
 use crate::model::ModelFolder;
 
 pub struct Submission {
@@ -35,7 +35,11 @@ pub enum Asked {
     Measure(MeasureRequest),
 }
 
-pub fn start(folder: Arc<ModelFolder>, lanes: Arc<Lanes>) -> std::io::Result<(Sender<Submission>, JoinHandle<()>)> {
+pub fn start(
+    folder: Arc<ModelFolder>,
+    grammars: Arc<Grammars>,
+    lanes: Arc<Lanes>,
+) -> std::io::Result<(Sender<Submission>, JoinHandle<()>)> {
     let (sender, received) = channel::<Submission>();
     let thread = std::thread::Builder::new().name("dispatcher".into()).spawn(move || {
         for submission in received {
@@ -44,7 +48,7 @@ pub fn start(folder: Arc<ModelFolder>, lanes: Arc<Lanes>) -> std::io::Result<(Se
             let done = catch_unwind(AssertUnwindSafe(|| {
                 let Submission { request, submitted, events } = submission;
                 let request = match request {
-                    Asked::Chat(request) => prepare(&folder, &lanes, request, submitted, events)?,
+                    Asked::Chat(request) => prepare(&folder, &grammars, &lanes, request, submitted, events)?,
                     Asked::Complete(request) => prepare_completion(&folder, &lanes, request, submitted, events)?,
                     Asked::Measure(request) => prepare_measured(&folder, &lanes, request, submitted, events)?,
                 };
@@ -66,6 +70,7 @@ type Routed = (LaneId, Request);
 /// The prompt of a chat, for the lane that the router chooses; it is fitted into that lane.
 fn prepare(
     folder: &ModelFolder,
+    grammars: &Grammars,
     lanes: &Lanes,
     request: ChatRequest,
     submitted: Instant,
@@ -82,7 +87,9 @@ fn prepare(
     // A prompt that was chosen for because it fits stays whole: an answer that outgrows the lane moves to a longer one.
     let longer = lanes.can_outgrow(lane, limit, remote);
     let moves = longer && !matches!(decision.rule, Rule::Requested | Rule::OnlyReady | Rule::LongestContext);
-    if !moves {
+    if request.whole {
+        prompt::check_room(tokens.len(), limit)?;
+    } else if !moves {
         let tokenize = |messages: &[_]| prompt::tokenize(folder, messages, options);
         let fitted = prompt::fit(&request.messages, tokens, limit, request.max_tokens, tokenize);
         let fitted = fitted.map_err(|error| match (error, request.lane) {
@@ -97,6 +104,9 @@ fn prepare(
         (decision.prompt_tokens, decision.needed_tokens) = (left.prompt_tokens, left.needed_tokens);
         (decision.predicted_ttft, decision.predicted_total) = (left.predicted_ttft, left.predicted_total);
     }
+    let thinking = ThinkingSplitter::after(folder, &tokens).map_err(PromptError::from)?;
+    let constraint = grammars.constraint(&request, thinking.is_thinking())?;
+    let calls = CallFinder::new(&folder.tools, options.tools.iter().map(|tool| tool.name.clone()).collect());
     let _ = events.send(GenerationEvent::Routed(decision));
     if let Some(trim) = trim {
         let _ = events.send(GenerationEvent::ContextTrimmed(trim));
@@ -107,7 +117,9 @@ fn prepare(
         chat.messages.drain(first..(first + trim.dropped_messages).min(chat.messages.len()));
     }
     let request = Request {
-        thinking: ThinkingSplitter::after(folder, &tokens).map_err(PromptError::from)?,
+        thinking,
+        calls,
+        constraint,
         prompt: tokens,
         sampling: request.sampling,
         max_tokens: request.max_tokens,
@@ -122,6 +134,9 @@ fn prepare(
     };
     Ok((lane, request))
 }
+
+/// Why raw text is not for a server.
+pub const RAW_TEXT: &str = "raw text stays on this machine";
 
 /// What a chat allows of a server. Answers in a fixed form and calls of tools stay on this machine, where they are checked.
 pub fn remote_use(request: &ChatRequest) -> RemoteUse {
@@ -148,19 +163,11 @@ fn prepare_completion(
     submitted: Instant,
     events: UnboundedSender<GenerationEvent>,
 ) -> Result<Routed, EngineError> {
-    let prompt = match request.prompt {
-        RawPrompt::Text(text) => folder.tokenizer.encode_text(&text).map_err(PromptError::from)?,
-        RawPrompt::Tokens(tokens) => tokens,
-    };
-    if prompt.is_empty() {
-        return Err(PromptError::NoText.into());
-    }
-    let remote = RemoteUse::never("raw text stays on this machine");
+    let prompt = prompt::tokenize_raw(folder, &request.prompt)?;
+    let remote = RemoteUse::never(RAW_TEXT);
     let decision = lanes.decide(&prompt, request.max_tokens, request.policy, request.lane, remote)?;
-    let (lane, limit) = (decision.lane, decision.context_limit);
-    if prompt.len() >= limit {
-        return Err(PromptError::TextTooLong { tokens: prompt.len(), limit }.into());
-    }
+    let lane = decision.lane;
+    prompt::check_room(prompt.len(), decision.context_limit)?;
     let _ = events.send(GenerationEvent::Routed(decision));
     let request = Request {
         prompt,
@@ -169,6 +176,8 @@ fn prepare_completion(
         stop: request.stop,
         logprobs: request.logprobs,
         thinking: ThinkingSplitter::off(),
+        calls: CallFinder::new(&folder.tools, Vec::new()),
+        constraint: None,
         pinned: request.lane.is_some(),
         measure: None,
         chat: None,
@@ -209,6 +218,8 @@ fn prepare_measured(
         stop: Vec::new(),
         logprobs: None,
         thinking: ThinkingSplitter::off(),
+        calls: CallFinder::new(&folder.tools, Vec::new()),
+        constraint: None,
         pinned: true,
         measure: Some(Measure { one_pass }),
         chat: None,

@@ -173,6 +173,16 @@ pub struct RemoteUsage {
 }
 
 impl RemoteUsage {
+    /// Of two parts.
+    pub fn sum(one: Option<Self>, other: Option<Self>) -> Option<Self> {
+        let (Some(one), Some(other)) = (one, other) else { return one.or(other) };
+        Some(Self {
+            prompt_tokens: one.prompt_tokens + other.prompt_tokens,
+            completion_tokens: one.completion_tokens + other.completion_tokens,
+            is_estimate: one.is_estimate || other.is_estimate,
+        })
+    }
+
     pub fn cost(self, price: TokenPrice) -> f64 {
         price.of(self.prompt_tokens, self.completion_tokens)
     }

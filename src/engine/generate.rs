@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
 use super::event::{FinishReason, GenerationEvent, PrefillProgress};
-use super::job::Job;
+use super::job::{ChoiceError, Job};
 use super::lane::LaneId;
 use crate::decoder::{DecodeError, Decoder};
 use crate::model::ModelFolder;
@@ -94,6 +94,13 @@ fn outcome(error: DecodeError) -> Outcome {
     }
 }
 
+fn no_choice(error: ChoiceError) -> Outcome {
+    match error {
+        ChoiceError::Sample(error) => Outcome::Broken(error.to_string()),
+        ChoiceError::Form(error) => Outcome::Finished(FinishReason::Error(error)),
+    }
+}
+
 /// What a caught panic said; where it was, the panic hook has told standard error.
 pub fn panic_message(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
@@ -153,8 +160,7 @@ fn run(
             return Ok(Outcome::ContextFull);
         }
         let logits = lane.forward(&[next])?;
-        // No finite logit: this lane computes nonsense.
-        next = job.choose(logits).map_err(|error| Outcome::Broken(error.to_string()))?;
+        next = job.choose(logits).map_err(no_choice)?;
     }
 }
 
@@ -185,7 +191,7 @@ fn prefill(
         measured.prefill_tokens += end - done;
         done = end;
         if done == total {
-            let token = job.choose(logits).map_err(|error| Outcome::Broken(error.to_string()))?;
+            let token = job.choose(logits).map_err(no_choice)?;
             let first_token = Instant::now();
             job.send(GenerationEvent::PrefillProgress(PrefillProgress { done, total, reused }));
             if job.answered().is_empty() {

@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use tokio::sync::mpsc::UnboundedSender;
 
+use super::constraint::Constraint;
 use super::event::{FinishReason, Finished, GenerationEvent, Timings, Token, Usage};
 use super::lane::LaneId;
 use super::logprobs::{Ranked, rank};
@@ -13,6 +14,7 @@ use super::route::RemoteUse;
 use super::sampler::{SampleError, Sampler};
 use super::text::{Detokenizer, StopMatcher};
 use super::thinking::{Parts, ThinkingSplitter};
+use super::tool_calls::{CallFinder, Found};
 use crate::model::{Tokenizer, TokenizerError};
 
 /// A request that was routed, templated and tokenized.
@@ -24,6 +26,9 @@ pub struct Request {
     pub logprobs: Option<usize>,
     /// Where the answer's text begins.
     pub thinking: ThinkingSplitter,
+    pub calls: CallFinder,
+    /// What the answer must keep to.
+    pub constraint: Option<Constraint>,
     /// The request named its lane: the answer begins and ends there.
     pub pinned: bool,
     pub measure: Option<Measure>,
@@ -40,6 +45,16 @@ pub struct Request {
 pub struct Measure {
     /// The prompt is one forward pass, whatever the lane's chunk is.
     pub one_pass: bool,
+}
+
+/// Why there is no next token.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ChoiceError {
+    /// The lane computes nonsense.
+    #[error(transparent)]
+    Sample(#[from] SampleError),
+    #[error("{0}")]
+    Form(String),
 }
 
 pub struct Job {
@@ -59,6 +74,8 @@ pub struct Job {
     ranked: Option<Ranked>,
     detokenizer: Detokenizer,
     thinking: ThinkingSplitter,
+    calls: CallFinder,
+    constraint: Option<Constraint>,
     stops: StopMatcher,
     /// The answer's text so far, as stop texts are searched in it.
     answer: String,
@@ -69,8 +86,8 @@ pub struct Job {
 
 impl Job {
     pub fn new(request: Request) -> Self {
-        let Request { prompt, sampling, max_tokens, stop, logprobs, .. } = request;
-        let Request { thinking, pinned, measure, chat, remote, submitted, events, .. } = request;
+        let Request { prompt, sampling, max_tokens, stop, logprobs, thinking, calls, constraint, .. } = request;
+        let Request { pinned, measure, chat, remote, submitted, events, .. } = request;
         Self {
             sampler: Sampler::new(sampling, &prompt),
             usage: Usage { prompt_tokens: prompt.len(), ..Usage::default() },
@@ -79,6 +96,8 @@ impl Job {
             ranked: None,
             detokenizer: Detokenizer::default(),
             thinking,
+            calls,
+            constraint,
             stops: StopMatcher::new(&stop),
             answer: String::new(),
             has_bare_text: false,
@@ -114,8 +133,9 @@ impl Job {
     }
 
     /// The next token, by the logits behind the sequence so far.
-    pub fn choose(&mut self, logits: &[f32]) -> Result<u32, SampleError> {
-        let token = self.sampler.sample(logits)?;
+    pub fn choose(&mut self, logits: &[f32]) -> Result<u32, ChoiceError> {
+        let allowed = self.constraint.as_mut().map(Constraint::allowed).transpose().map_err(ChoiceError::Form)?;
+        let token = self.sampler.sample(logits, allowed.as_ref().map(|allowed| allowed.as_slice()))?;
         self.ranked = self.logprobs.map(|count| rank(logits, token, count));
         Ok(token)
     }
@@ -152,7 +172,9 @@ impl Job {
         // Where the prompt opened the thinking, it is over.
         let closing = self.thinking.closing_marker().map(|marker| format!("{marker}\n\n")).unwrap_or_default();
         let tokens = tokenizer.encode(&(closing + &self.answer))?;
-        tokens.iter().for_each(|token| self.sampler.observe(*token));
+        // Those before a server went on were counted when they came.
+        let counted = self.detokenizer.tokens().len();
+        tokens.iter().skip(counted).for_each(|token| self.sampler.observe(*token));
         self.detokenizer.resume(tokens);
         self.thinking = ThinkingSplitter::off();
         Ok(())
@@ -165,15 +187,25 @@ impl Job {
         }
     }
 
-    /// Takes the token that was chosen last into the answer and sends its text. True where a stop text was met.
+    /// Takes the token that was chosen last into the answer and sends its text. True where nothing may follow: a stop text
+    /// was met, or the answer's form is complete.
     pub fn push(&mut self, token: u32, at: Instant, lane: LaneId, tokenizer: &Tokenizer) -> Result<bool, String> {
         self.sampler.observe(token);
-        let text = self.detokenizer.push(tokenizer, token).map_err(|error| error.to_string())?;
+        let complete = match &mut self.constraint {
+            Some(constraint) => {
+                constraint.take(token)?;
+                constraint.is_complete()
+            }
+            None => false,
+        };
+        let decoded = self.detokenizer.push(tokenizer, token).map_err(|error| error.to_string())?;
         let thought = self.thinking.is_thinking();
-        let Parts { thinking, answer } = self.thinking.push(self.thinking.hidden_marker(token).unwrap_or(&text));
+        let hidden = self.thinking.hidden_marker(token).or_else(|| self.calls.hidden_marker(token));
+        let Parts { thinking, answer } = self.thinking.push(hidden.unwrap_or(&decoded));
         let thinks = thought || self.thinking.is_thinking();
         self.answer.push_str(&answer);
-        let released = self.stops.push(&answer);
+        let Found { text, calls } = self.calls.push(&answer);
+        let released = self.stops.push(&text);
         self.note_time(at);
         self.usage.completion_tokens += 1;
         if thinks {
@@ -185,13 +217,13 @@ impl Job {
             text: released.text,
             thinking,
             thinks,
-            tool_calls: Vec::new(),
+            tool_calls: calls,
             id: token,
             logprobs,
             at,
             lane,
         }));
-        Ok(released.stopped)
+        Ok(released.stopped || complete)
     }
 
     /// Ends the answer. What was held back, as a possible stop text or an incomplete character, comes out where the
@@ -199,7 +231,11 @@ impl Job {
     pub fn finish(mut self, reason: FinishReason, tokenizer: &Tokenizer) {
         let reason = match reason {
             FinishReason::Stop | FinishReason::ToolCalls | FinishReason::Length | FinishReason::ContextFull => {
-                self.release_held(tokenizer).err().map_or(reason, FinishReason::Error)
+                match self.release_held(tokenizer) {
+                    Err(error) => FinishReason::Error(error),
+                    Ok(()) if reason == FinishReason::Stop && self.calls.found_any() => FinishReason::ToolCalls,
+                    Ok(()) => reason,
+                }
             }
             FinishReason::Cancelled | FinishReason::Error(_) => reason,
         };
@@ -210,11 +246,14 @@ impl Job {
     fn release_held(&mut self, tokenizer: &Tokenizer) -> Result<(), String> {
         let incomplete = self.detokenizer.finish(tokenizer).map_err(|error| error.to_string())?;
         let (last, held) = (self.thinking.push(&incomplete), self.thinking.finish());
-        let released = self.stops.push(&(last.answer + &held.answer));
+        let found = self.calls.push(&(last.answer + &held.answer));
+        let rest = self.calls.finish();
+        let released = self.stops.push(&(found.text + &rest.text));
         let text = if released.stopped { released.text } else { released.text + &self.stops.finish() };
         let thinking = last.thinking + &held.thinking;
-        if !text.is_empty() || !thinking.is_empty() {
-            self.send(GenerationEvent::TrailingText { thinking, text, tool_calls: Vec::new() });
+        let tool_calls = [found.calls, rest.calls].concat();
+        if !text.is_empty() || !thinking.is_empty() || !tool_calls.is_empty() {
+            self.send(GenerationEvent::TrailingText { thinking, text, tool_calls });
         }
         Ok(())
     }

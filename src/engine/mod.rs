@@ -5,10 +5,12 @@
 //! passes the job to the chosen lane's own thread (`worker`, `generate`). Events go straight from there to the front end.
 //! A lane that cannot finish an answer passes the job on to another (`lanes`).
 
+mod constraint;
 mod cpu_lane;
 mod dispatch;
 mod event;
 mod generate;
+mod grammar;
 #[cfg(test)]
 mod hand_over_tests;
 mod job;
@@ -30,6 +32,7 @@ mod sampler;
 pub(crate) mod testing;
 mod text;
 mod thinking;
+mod tool_calls;
 mod tools;
 mod worker;
 
@@ -48,6 +51,7 @@ pub use event::{
     ContextTrim, FinishReason, Finished, GenerationEvent, LaneChange, PrefillProgress, RemoteUsage, Timings, Token,
     TokenLogprob, TokenLogprobs, Usage,
 };
+pub use grammar::InvalidRequest;
 pub use lane::{
     ChosenBy, GraphPlacement, LaneId, LaneOpener, LaneSource, LaneSpec, LaneState, LaneStatus, MeasuredRates,
     MemoryPlan, OpenLane, Placement, Price, Privacy, RemotePlace, RemoteStatus, Threads, TokenPrice,
@@ -62,11 +66,12 @@ pub use request::{
 pub use route::{EXPECTED_ANSWER, Policy, Rejection, RouteError, RoutingDecision, Rule};
 pub use tools::{Tool, ToolCall, ToolCallDelta, ToolChoice};
 
+use constraint::Grammars;
 use dispatch::{Asked, Submission};
 use lanes::Lanes;
 use prompt::PromptOptions;
 use remote_lane::RemoteWorker;
-use route::is_last_resort;
+use route::{RemoteUse, is_last_resort};
 use worker::Worker;
 
 /// How long the end of the engine waits for its lanes. A forward pass takes less on any machine that is fit to chat; a
@@ -85,6 +90,7 @@ pub struct Engine {
 
 struct Inner {
     folder: Arc<ModelFolder>,
+    grammars: Arc<Grammars>,
     weight_bytes: u64,
     lanes: Arc<Lanes>,
     stopping: Arc<AtomicBool>,
@@ -149,6 +155,8 @@ pub enum EngineError {
     RequestedTooShort { lane: LaneId, error: PromptError },
     #[error(transparent)]
     Route(#[from] RouteError),
+    #[error(transparent)]
+    Invalid(#[from] InvalidRequest),
     #[error("a thread could not be started: {0}")]
     Thread(#[from] std::io::Error),
     #[error("this request broke ortalk, which is a bug: {0}")]
@@ -159,6 +167,7 @@ impl Engine {
     /// Starts to open the lanes, each on its own thread, and returns when the first of them is ready, or when none can be.
     pub fn load(options: EngineOptions) -> Result<Self, EngineError> {
         let folder = options.model;
+        let grammars = Arc::new(Grammars::new(folder.clone()));
         let lanes = Arc::new(Lanes::new(options.emulation, options.listener));
         let stopping = Arc::new(AtomicBool::new(false));
         let (mut workers, mut servers) = (Vec::new(), Vec::new());
@@ -180,10 +189,11 @@ impl Engine {
             };
             lanes.add(status, jobs);
         }
-        let (submissions, dispatcher) = dispatch::start(folder.clone(), lanes.clone())?;
+        let (submissions, dispatcher) = dispatch::start(folder.clone(), grammars.clone(), lanes.clone())?;
         let mut inner = Inner {
             weight_bytes: folder.weight_bytes(),
             folder,
+            grammars,
             lanes,
             stopping,
             submissions: Some(submissions),
@@ -245,7 +255,26 @@ impl Engine {
     pub fn preview(&self, request: &ChatRequest) -> Result<RoutingDecision, EngineError> {
         let prompt = prompt::tokenize(&self.inner.folder, &request.messages, PromptOptions::of(request))?;
         let remote = dispatch::remote_use(request);
-        Ok(self.inner.lanes.decide(&prompt, request.max_tokens, request.policy, request.lane, remote)?)
+        let decision = self.inner.lanes.decide(&prompt, request.max_tokens, request.policy, request.lane, remote)?;
+        if request.whole {
+            prompt::check_room(prompt.len(), decision.context_limit)?;
+        }
+        Ok(decision)
+    }
+
+    /// As `preview`, for text that is to be gone on with.
+    pub fn preview_completion(&self, request: &CompletionRequest) -> Result<RoutingDecision, EngineError> {
+        let prompt = prompt::tokenize_raw(&self.inner.folder, &request.prompt)?;
+        let remote = RemoteUse::never(dispatch::RAW_TEXT);
+        let decision = self.inner.lanes.decide(&prompt, request.max_tokens, request.policy, request.lane, remote)?;
+        prompt::check_room(prompt.len(), decision.context_limit)?;
+        Ok(decision)
+    }
+
+    /// Whether the answer's form can be kept to, and with which parameter it cannot. Who does not ask is told by the
+    /// answer's end.
+    pub fn check(&self, request: &ChatRequest) -> Result<(), InvalidRequest> {
+        self.inner.grammars.constraint(request, false).map(|_| ())
     }
 
     /// Queues the request and returns at once. The last event is `Finished`, also when the request is refused.

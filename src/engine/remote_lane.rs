@@ -276,10 +276,7 @@ impl RemoteWorker {
             job.usage.prompt_tokens = counted.prompt_tokens;
             job.usage.reused_tokens = stream.summary().usage.and_then(|usage| usage.cached_tokens).unwrap_or(0);
         }
-        let sum = job.usage.remote.get_or_insert_default();
-        sum.prompt_tokens += counted.prompt_tokens;
-        sum.completion_tokens += counted.completion_tokens;
-        sum.is_estimate |= counted.is_estimate;
+        job.usage.remote = RemoteUsage::sum(job.usage.remote, Some(counted));
         (ending, part.measured(counted))
     }
 

@@ -111,6 +111,8 @@ pub struct ChatRequest {
     pub messages: Vec<ChatMessage>,
     /// The last message is the beginning of an answer, which is gone on with.
     pub continue_last: bool,
+    /// A conversation that is longer than the context is refused; otherwise its oldest turns are left out.
+    pub whole: bool,
     /// What the model may call.
     pub tools: Vec<Tool>,
     pub tool_choice: ToolChoice,
@@ -142,6 +144,7 @@ impl ChatRequest {
         Self {
             messages,
             continue_last: false,
+            whole: false,
             tools: Vec::new(),
             tool_choice: ToolChoice::Auto,
             parallel_tool_calls: true,

@@ -58,14 +58,18 @@ impl Sampler {
         }
     }
 
-    pub fn sample(&mut self, logits: &[f32]) -> Result<u32, SampleError> {
-        if self.seen.is_empty() && self.sampling.logit_bias.is_empty() {
+    /// `allowed`: a bit for each token that may come, the first in the lowest bit of the first word; `None` allows all.
+    pub fn sample(&mut self, logits: &[f32], allowed: Option<&[u32]>) -> Result<u32, SampleError> {
+        if self.seen.is_empty() && self.sampling.logit_bias.is_empty() && allowed.is_none() {
             return self.choose(logits);
         }
         let mut changed = std::mem::take(&mut self.changed);
         changed.clear();
         changed.extend_from_slice(logits);
         self.change(&mut changed);
+        if let Some(allowed) = allowed {
+            keep_allowed(&mut changed, allowed);
+        }
         let chosen = self.choose(&changed);
         self.changed = changed;
         chosen
@@ -132,6 +136,17 @@ impl Sampler {
         }
         // Rounding can leave the target at the end.
         candidates.last().map(|candidate| candidate.id).ok_or(SampleError::NoFiniteLogit)
+    }
+}
+
+fn keep_allowed(logits: &mut [f32], allowed: &[u32]) {
+    let bits = allowed.iter().copied().chain(std::iter::repeat(0));
+    for (logits, bits) in logits.chunks_mut(32).zip(bits) {
+        for (bit, logit) in logits.iter_mut().enumerate() {
+            if bits >> bit & 1 == 0 {
+                *logit = f32::NEG_INFINITY;
+            }
+        }
     }
 }
 
@@ -203,7 +218,7 @@ mod tests {
         let mut sampler = Sampler::new(sampling, &[]);
         let mut counts = vec![0.0; logits.len()];
         for _ in 0..draws {
-            counts[sampler.sample(logits).unwrap() as usize] += 1.0;
+            counts[sampler.sample(logits, None).unwrap() as usize] += 1.0;
         }
         counts.iter().map(|count| count / f64::from(draws)).collect()
     }
@@ -247,23 +262,23 @@ mod tests {
     #[test]
     fn zero_temperature_takes_the_first_of_the_most_likely() {
         let mut sampler = Sampler::new(Sampling::GREEDY, &[]);
-        assert_eq!(sampler.sample(&[1.0, 3.0, f32::NAN, 3.0]), Ok(1));
+        assert_eq!(sampler.sample(&[1.0, 3.0, f32::NAN, 3.0], None), Ok(1));
     }
 
     #[test]
     fn the_repetition_penalty_divides_positive_and_multiplies_negative_logits() {
         let sampling = Sampling { repetition_penalty: 2.0, ..Sampling::GREEDY };
         // 3 / 2 falls below 2; -1 * 2 falls below -1.5.
-        assert_eq!(Sampler::new(sampling.clone(), &[0]).sample(&[3.0, 2.0]), Ok(1));
-        assert_eq!(Sampler::new(sampling.clone(), &[0]).sample(&[-1.0, -1.5]), Ok(1));
-        assert_eq!(Sampler::new(sampling, &[]).sample(&[3.0, 2.0]), Ok(0));
+        assert_eq!(Sampler::new(sampling.clone(), &[0]).sample(&[3.0, 2.0], None), Ok(1));
+        assert_eq!(Sampler::new(sampling.clone(), &[0]).sample(&[-1.0, -1.5], None), Ok(1));
+        assert_eq!(Sampler::new(sampling, &[]).sample(&[3.0, 2.0], None), Ok(0));
     }
 
     /// Greedy choices, one after the other, from logits that stay.
     fn greedy<const N: usize>(sampling: Sampling, prompt: &[u32], logits: &[f32]) -> [u32; N] {
         let mut sampler = Sampler::new(sampling, prompt);
         std::array::from_fn(|_| {
-            let token = sampler.sample(logits).unwrap();
+            let token = sampler.sample(logits, None).unwrap();
             sampler.observe(token);
             token
         })
@@ -296,12 +311,26 @@ mod tests {
     }
 
     #[test]
+    fn only_what_is_allowed_is_chosen() {
+        // Tokens 1 and 33 of 40, of which the first is more likely.
+        let logits: Vec<f32> = (0..40).map(|id| -(id as f32)).collect();
+        let allowed = [1 << 1, 1 << 1];
+        for sampling in [Sampling::GREEDY, PLAIN, Sampling { top_k: 1, ..PLAIN }] {
+            assert_eq!(Sampler::new(sampling, &[]).sample(&logits, Some(&allowed)), Ok(1));
+        }
+        // A bias does not get past it, and what has no bit is not allowed.
+        let biased = Sampling { logit_bias: vec![(0, 100.0), (39, 100.0), (33, 50.0)], ..Sampling::GREEDY };
+        assert_eq!(Sampler::new(biased.clone(), &[]).sample(&logits, Some(&allowed)), Ok(33));
+        assert_eq!(Sampler::new(biased, &[]).sample(&logits, Some(&allowed[..1])), Ok(1));
+    }
+
+    #[test]
     fn the_same_seed_gives_the_same_draws() {
         let logits: Vec<f32> = (0..5000).map(|i| ((i * 37 % 101) as f32) / 20.0).collect();
         for sampling in [PLAIN, Sampling { top_p: 0.9, ..PLAIN }, Sampling { top_k: 40, min_p: 0.05, ..PLAIN }] {
             let draw = || {
                 let mut sampler = Sampler::new(sampling.clone(), &[]);
-                (0..50).map(|_| sampler.sample(&logits).unwrap()).collect::<Vec<_>>()
+                (0..50).map(|_| sampler.sample(&logits, None).unwrap()).collect::<Vec<_>>()
             };
             assert_eq!(draw(), draw());
         }
@@ -320,7 +349,7 @@ mod tests {
     fn broken_logits_are_an_error() {
         for temperature in [0.0, 1.0] {
             let mut sampler = Sampler::new(Sampling { temperature, ..PLAIN }, &[]);
-            assert_eq!(sampler.sample(&[f32::NAN, f32::NEG_INFINITY]), Err(SampleError::NoFiniteLogit));
+            assert_eq!(sampler.sample(&[f32::NAN, f32::NEG_INFINITY], None), Err(SampleError::NoFiniteLogit));
         }
     }
 }

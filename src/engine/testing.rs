@@ -13,8 +13,9 @@ use super::job::{Job, Request};
 use super::request::Sampling;
 use super::route::RemoteUse;
 use super::thinking::ThinkingSplitter;
+use super::tool_calls::CallFinder;
 use crate::decoder::{DecodeError, Decoder};
-use crate::model::ModelFolder;
+use crate::model::{CallStyle, ModelFolder, ToolStyle};
 
 /// The token that ends an answer; tokens below 256 are bytes.
 pub const END: u32 = 256;
@@ -58,6 +59,7 @@ pub fn job_with(
     pinned: bool,
 ) -> (Job, UnboundedReceiver<GenerationEvent>) {
     let (events, received) = unbounded_channel();
+    let style = ToolStyle { calls: CallStyle::Tagged, in_template: false, hidden: Vec::new() };
     let job = Job::new(Request {
         prompt: prompt.bytes().map(u32::from).collect(),
         sampling,
@@ -65,6 +67,8 @@ pub fn job_with(
         stop: stop.iter().map(|stop| stop.to_string()).collect(),
         logprobs: None,
         thinking: ThinkingSplitter::off(),
+        calls: CallFinder::new(&style, Vec::new()),
+        constraint: None,
         pinned,
         measure: None,
         chat: None,

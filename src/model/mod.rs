@@ -16,6 +16,7 @@ mod spelling;
 mod template;
 mod thinking;
 mod tokenizer;
+mod tool_style;
 
 use std::path::{Path, PathBuf};
 
@@ -33,6 +34,7 @@ pub use session_options::{GraphOptimization, SessionOptions};
 pub use template::{ChatTemplate, SourcesError, TemplateError, TemplateInputs, TemplateMessage, TemplateSources};
 pub use thinking::Thinking;
 pub use tokenizer::{Tokenizer, TokenizerError};
+pub use tool_style::{ARGS, CALL_ID, CallStyle, PYTHON_TAG, TAG, TOOL_CALLS, ToolStyle};
 
 /// The file that makes a folder a model folder.
 pub const CONFIG_FILE: &str = "genai_config.json";
@@ -53,6 +55,7 @@ pub struct ModelFolder {
     pub ends: Vec<u32>,
     /// `None` for a model that does not think before it answers.
     pub thinking: Option<Thinking>,
+    pub tools: ToolStyle,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -139,7 +142,8 @@ impl ModelFolder {
             }
         }
         let thinking = Thinking::of(&template, &tokenizer);
-        Ok(Self { name: name(&root)?, path: root, config, notes, tokenizer, template, ends, thinking })
+        let tools = ToolStyle::of(&template, &tokenizer);
+        Ok(Self { name: name(&root)?, path: root, config, notes, tokenizer, template, ends, thinking, tools })
     }
 
     /// The size of the graph and its data, or of all graphs where the model is in several, in bytes.

@@ -95,7 +95,7 @@ fn wait_for(loader: &JoinHandle<()>) {
 
 fn spawn_sampler(mut sample: Sample, sender: UnboundedSender<Message>) -> io::Result<()> {
     std::thread::Builder::new().name("device".into()).spawn(move || {
-        while sender.send(Message::Event(Event::Device(sample()))).is_ok() {
+        while sender.send(Message::Event(Event::Device(Box::new(sample())))).is_ok() {
             std::thread::sleep(SAMPLE_PERIOD);
         }
     })?;

@@ -34,7 +34,7 @@ pub enum Event {
     },
     /// What the router said about the message that waits at the head of the queue.
     Weighed(Result<RoutingDecision, String>),
-    Device(DeviceSample),
+    Device(Box<DeviceSample>),
     /// A deadline that `State::deadline` named has come.
     Tick,
     Signal(Signal),

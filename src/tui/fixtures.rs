@@ -12,6 +12,7 @@ use crate::engine::{
 };
 use crate::telemetry::Reading;
 use crate::telemetry::device::DeviceSample;
+use crate::telemetry::device::npu::{LoadOf, NpuLoad, NpuSample};
 
 use super::conversation::Kind;
 use super::event::{Effect, Event};
@@ -47,7 +48,7 @@ impl Desk {
     pub fn ready() -> Self {
         let mut desk = Self::loading();
         desk.event(Event::EngineLoaded(snapshot()));
-        desk.event(Event::Device(sample()));
+        desk.event(Event::Device(Box::new(sample())));
         desk
     }
 
@@ -318,5 +319,11 @@ pub fn sample() -> DeviceSample {
         process_memory: Reading::Measured(300 << 20),
         process_cpu_percent: Reading::Measured(150.0),
         power: Reading::Unavailable("no readable sensor".into()),
+        npu: NpuSample {
+            load: Reading::Measured(NpuLoad { percent: 40.0, of: LoadOf::Device }),
+            mhz: Reading::Measured(1400),
+            celsius: Reading::Unavailable("no sensor".into()),
+            watts: Reading::Unavailable("no sensor".into()),
+        },
     }
 }

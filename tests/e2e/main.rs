@@ -23,4 +23,7 @@ mod pty;
 #[cfg(unix)]
 mod remote;
 mod run;
+#[cfg(unix)]
+mod second;
 mod support;
+mod tune;

@@ -13,7 +13,7 @@ use crate::support::{home, model, succeed, text};
 const KEY: &str = "sk-very-secret";
 
 /// A folder for settings, with the caches of all tests.
-fn home_with(settings: &str) -> tempfile::TempDir {
+pub fn home_with(settings: &str) -> tempfile::TempDir {
     model();
     succeed(&["setup"]);
     let folder = tempfile::tempdir().unwrap();

@@ -5,4 +5,7 @@
 #[allow(dead_code, reason = "the engine's tests use more of it")]
 mod openai;
 
+mod bench;
 mod client;
+#[path = "../support/json_schema.rs"]
+mod json_schema;

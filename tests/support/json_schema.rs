@@ -32,6 +32,13 @@ impl Validator<'_> {
                 "const" => value != argument,
                 "enum" => !argument.as_array().unwrap().contains(value),
                 "minimum" => value.as_f64().is_some_and(|number| number < argument.as_f64().unwrap()),
+                "maximum" => value.as_f64().is_some_and(|number| number > argument.as_f64().unwrap()),
+                "minLength" => {
+                    value.as_str().is_some_and(|text| (text.chars().count() as u64) < argument.as_u64().unwrap())
+                }
+                "maxLength" => {
+                    value.as_str().is_some_and(|text| text.chars().count() as u64 > argument.as_u64().unwrap())
+                }
                 "anyOf" => !argument.as_array().unwrap().iter().any(|schema| {
                     let mut found = Vec::new();
                     self.check(schema, value, at, &mut found);

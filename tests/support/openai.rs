@@ -50,6 +50,8 @@ pub struct Asked {
 
 struct State {
     behaviour: Behaviour,
+    /// From the second chat on.
+    next: Option<Behaviour>,
     models: String,
     pause: Duration,
     asked: Vec<Asked>,
@@ -71,6 +73,7 @@ impl Server {
             "max_model_len": 4096}]});
         let state = State {
             behaviour,
+            next: None,
             models: models.to_string(),
             pause: Duration::from_millis(2),
             asked: Vec::new(),
@@ -94,6 +97,11 @@ impl Server {
 
     pub fn become_(&self, behaviour: Behaviour) {
         self.state.lock().unwrap().behaviour = behaviour;
+    }
+
+    /// After the next chat.
+    pub fn then(&self, behaviour: Behaviour) {
+        self.state.lock().unwrap().next = Some(behaviour);
     }
 
     /// Between two pieces.
@@ -131,7 +139,11 @@ fn serve(connection: TcpStream, state: &Mutex<State>) -> std::io::Result<()> {
         let (behaviour, models, pause) = {
             let mut state = state.lock().unwrap();
             state.asked.push(asked.clone());
-            (state.behaviour.clone(), state.models.clone(), state.pause)
+            let now = (state.behaviour.clone(), state.models.clone(), state.pause);
+            if asked.path == "/v1/chat/completions" {
+                state.behaviour = state.next.take().unwrap_or(now.0.clone());
+            }
+            now
         };
         match asked.path.as_str() {
             "/v1/models" => whole(&connection, 200, "", &models)?,

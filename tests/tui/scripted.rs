@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use ortalk::engine::*;
 use ortalk::telemetry::Reading;
 use ortalk::telemetry::device::DeviceSample;
+use ortalk::telemetry::device::npu::{LoadOf, NpuLoad, NpuSample};
 use ortalk::tui::{Backend, TuiOptions};
 use tokio::sync::mpsc::UnboundedSender;
 
@@ -281,5 +282,11 @@ fn sample() -> DeviceSample {
         process_memory: Reading::Measured(327_155_712),
         process_cpu_percent: Reading::Measured(173.0),
         power: Reading::Unavailable("no readable sensor".into()),
+        npu: NpuSample {
+            load: Reading::Measured(NpuLoad { percent: 40.0, of: LoadOf::Device }),
+            mhz: Reading::Measured(1400),
+            celsius: Reading::Unavailable("no sensor".into()),
+            watts: Reading::Unavailable("no sensor".into()),
+        },
     }
 }

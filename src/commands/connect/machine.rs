@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use crate::remote::Client;
 use crate::telemetry::Reading;
 use crate::telemetry::device::DeviceSample;
+use crate::telemetry::device::npu::NpuSample;
 
 /// A page of metrics comes at once, or not this time.
 const PATIENCE: Duration = Duration::from_millis(900);
@@ -35,6 +36,7 @@ impl Machine {
             process_memory: memory.map_or_else(untold, |bytes| Reading::Measured(bytes as u64)),
             process_cpu_percent: untold(),
             power: untold(),
+            npu: NpuSample { load: untold(), mhz: untold(), celsius: untold(), watts: untold() },
         }
     }
 }

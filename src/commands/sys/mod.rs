@@ -1,7 +1,9 @@
-//! `ortalk sys`: which devices this machine has, what runs on them, and what is missing. Nothing is fetched, and each
-//! foreign library is loaded in a child process, so that a bad one is a line of the report and not its end.
+//! `ortalk sys`: which devices this machine has, what runs on them, what its sensors tell, and what is missing. Nothing is
+//! fetched, and each foreign library is loaded in a child process, so that a bad one is a line of the report and not its
+//! end.
 
 mod report;
+mod sensors;
 mod text;
 
 use std::path::{Path, PathBuf};
@@ -9,9 +11,10 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 
-use self::report::{Device, Library, Missing, Provider, SCHEMA, Server, State, SystemReport};
+use self::report::{Device, Library, Missing, Provider, SCHEMA, Server, State, SystemReport, TunedModel};
 use super::lanes;
 use super::run::print_now;
+use super::tuning::Tunings;
 use crate::cli::SysArgs;
 use crate::config::Settings;
 use crate::engine::LaneSource;
@@ -65,7 +68,15 @@ impl Looker<'_> {
             devices: vec![npu, gpu, cpu],
             libraries,
             server: server(self.settings),
+            tuned: library.map_or_else(Vec::new, |library| self.tuned(&library)),
+            sensors: sensors::look(),
         }
+    }
+
+    fn tuned(&self, library: &Path) -> Vec<TunedModel> {
+        let tunings = Tunings::open(self.paths.tuning_file());
+        let model = |(folder, setting): (&Path, _)| TunedModel { folder: folder.to_path_buf(), setting };
+        tunings.all(library).into_iter().map(model).collect()
     }
 
     /// ONNX Runtime, and what it offers by itself.

@@ -4,7 +4,8 @@ use std::path::PathBuf;
 
 use serde::Serialize;
 
-use crate::engine::TokenPrice;
+use super::sensors::Sensor;
+use crate::engine::{CpuSetting, TokenPrice};
 use crate::onnx_runtime::DeviceKind;
 use crate::telemetry::machine::Machine;
 
@@ -21,6 +22,9 @@ pub struct SystemReport {
     pub devices: Vec<Device>,
     /// Native libraries, ONNX Runtime first.
     pub libraries: Vec<Library>,
+    pub sensors: Vec<Sensor>,
+    /// How the CPU lane runs models that `ortalk bench --tune` has tuned.
+    pub tuned: Vec<TunedModel>,
     /// The server that the settings name, which is not spoken to.
     pub server: Option<Server>,
 }
@@ -41,6 +45,12 @@ pub struct Server {
     pub currency: Option<String>,
     /// Why there is no lane for it.
     pub missing: Option<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct TunedModel {
+    pub folder: PathBuf,
+    pub setting: CpuSetting,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize)]
