@@ -4,10 +4,12 @@ use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 
+use super::bill_json;
 use super::run::CompleteAnswer;
+use crate::bill::Bill;
 use crate::engine::{EngineSnapshot, Finished, LaneState, LaneStatus, Rejection, RemoteUsage, RoutingDecision};
 
-pub fn as_json(answer: &CompleteAnswer, finished: &Finished, engine: &EngineSnapshot) -> Value {
+pub fn as_json(answer: &CompleteAnswer, finished: &Finished, bill: &Bill, engine: &EngineSnapshot) -> Value {
     let Finished { reason, usage, timings } = finished;
     let by_lane: Map<String, Value> =
         answer.tokens_by_lane.iter().map(|(lane, tokens)| (lane.name().to_string(), (*tokens).into())).collect();
@@ -37,6 +39,8 @@ pub fn as_json(answer: &CompleteAnswer, finished: &Finished, engine: &EngineSnap
             "decode_tokens_per_second": timings.decode_tokens_per_second().map(rounded),
             "token_latencies_ms": timings.token_latencies.iter().map(|d| milliseconds(Some(*d))).collect::<Vec<_>>(),
         },
+        "energy": bill_json::energy(bill),
+        "cost": bill_json::cost(bill),
         "routing": answer.routing.as_ref().map(routing),
         "lane_changes": changes.collect::<Vec<_>>(),
         "lanes": engine.lanes.iter().map(lane).collect::<Vec<_>>(),

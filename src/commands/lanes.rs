@@ -202,7 +202,7 @@ pub fn lanes(mut parts: LaneParts<'_>, only: Option<LaneId>) -> anyhow::Result<V
         match parts.room.on_cpu(parts.model, taken)? {
             Ok((context, memory)) => LaneSpec {
                 memory: Some(memory),
-                ..cpu_lane(parts.runtime, parts.model.clone(), parts.cpu, Some(context))
+                ..cpu_lane(parts.runtime, parts.model.clone(), parts.cpu, Some(context), memory.kept_tokens)
             },
             Err(reason) => absent(LaneId::Cpu, CPU_PROVIDER, None, reason),
         }

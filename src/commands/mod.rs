@@ -3,6 +3,7 @@
 
 mod answer_json;
 mod bench;
+mod bill_json;
 mod build;
 mod chat;
 mod connect;

@@ -14,6 +14,7 @@ use super::model_name::{self, Named};
 use super::rates::Rates;
 use super::room::Room;
 use super::tuning::Tunings;
+use crate::bill::Books;
 use crate::builder::{self, BuildOptions, SamplingDefaults};
 use crate::cli::ChatArgs;
 use crate::config::Settings;
@@ -22,6 +23,7 @@ use crate::engine::{
     RouteError, Sampling,
 };
 use crate::hub::Purpose;
+use crate::ledger::Ledger;
 use crate::log_file;
 use crate::model::{ModelFolder, read_config};
 use crate::onnx_runtime::{LogSink, OnnxRuntime};
@@ -153,6 +155,12 @@ impl Prepared {
             bail!(RouteError::NoServer);
         }
         Ok(lane)
+    }
+
+    /// What answers take is measured and written down here. `via` names what asks: `chat`, `run`, `serve`.
+    pub fn books(&self, via: &'static str) -> Books {
+        let ledger = Ledger::new(self.paths.ledger_file());
+        Books::new(Path::new("/sys"), ledger, &self.settings.cost, via)
     }
 
     /// Logs what a person may want to know before loading, and shows it: to one who watches, or to all where it matters.

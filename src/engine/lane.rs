@@ -123,6 +123,9 @@ impl ChosenBy {
 pub struct MemoryPlan {
     /// With a full context.
     pub bytes: u64,
+    /// Tokens whose keys and values are kept at most, in all conversations together; a full context's at least. What is
+    /// beyond that one is not among the bytes.
+    pub kept_tokens: usize,
     /// The model's own context, where there is no room for all of it.
     pub cut_from: Option<usize>,
 }
@@ -148,6 +151,10 @@ pub struct LaneStatus {
     pub measured: MeasuredRates,
     /// Of the lane that is a server.
     pub remote: Option<RemoteStatus>,
+    /// Requests that it works on.
+    pub running: usize,
+    /// Requests that it was given and has not begun with.
+    pub waiting: usize,
 }
 
 /// What there is to know of a server before it gets a conversation. Its key is not here.
@@ -279,6 +286,8 @@ impl LaneSpec {
             placement: Vec::new(),
             measured: self.measured,
             remote: self.remote,
+            running: 0,
+            waiting: 0,
         };
         (status, self.source)
     }

@@ -5,10 +5,11 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::event::{FinishReason, GenerationEvent, LaneChange};
-use super::generate::{LaneDecoder, Measured, reusable};
+use super::generate::{Ended, LaneDecoder, Measured};
 use super::job::Job;
 use super::lane::{LaneId, LaneState, LaneStatus, OpenLane};
 use super::route::{LaneFacts, Policy, RemoteUse, RouteError, RoutingDecision, RoutingFacts, is_only_named, route};
+use super::slots::reusable;
 use crate::model::Tokenizer;
 use crate::telemetry::latency::tokens_per_second;
 
@@ -41,8 +42,8 @@ pub struct Lane {
     pub status: LaneStatus,
     /// Where its thread takes jobs from; `None` for a lane that is absent, and for all of them when the engine ends.
     pub jobs: Option<Sender<Job>>,
-    /// The tokens whose keys and values the last answer left in its cache.
-    cached: Vec<u32>,
+    /// The tokens whose keys and values the last answers left in its cache, slot by slot.
+    cached: Vec<Vec<u32>>,
     /// `Decoder::shortest_prefill`.
     shortest_prefill: usize,
 }
@@ -95,9 +96,9 @@ impl Lanes {
         let lanes = self.lock();
         let lanes: Vec<LaneFacts<'_>> = lanes
             .iter()
-            .map(|lane| LaneFacts {
-                status: &lane.status,
-                reusable_tokens: reusable(&lane.cached, prompt, lane.shortest_prefill),
+            .map(|lane| {
+                let reusable = lane.cached.iter().map(|cached| reusable(cached, prompt, lane.shortest_prefill));
+                LaneFacts { status: &lane.status, reusable_tokens: reusable.max().unwrap_or(0) }
             })
             .collect();
         route(&RoutingFacts {
@@ -118,11 +119,25 @@ impl Lanes {
 
     /// Gives a job to a lane's thread; gives it back where there is none any more.
     pub fn send(&self, id: LaneId, job: Job) -> Result<(), Box<Job>> {
-        let lanes = self.lock();
-        match lanes.iter().find(|lane| lane.status.id == id).and_then(|lane| lane.jobs.as_ref()) {
-            Some(jobs) => jobs.send(job).map_err(|error| Box::new(error.0)),
+        let mut lanes = self.lock();
+        let Some(lane) = lanes.iter_mut().find(|lane| lane.status.id == id) else { return Err(Box::new(job)) };
+        match &lane.jobs {
+            Some(jobs) => {
+                jobs.send(job).map_err(|error| Box::new(error.0))?;
+                lane.status.waiting += 1;
+                Ok(())
+            }
             None => Err(Box::new(job)),
         }
+    }
+
+    /// Jobs of a lane began or ended: so many more of them wait, and so many more run.
+    pub fn count(&self, id: LaneId, waiting: isize, running: isize) {
+        self.change(id, |lane| {
+            let status = &mut lane.status;
+            status.waiting = status.waiting.saturating_add_signed(waiting);
+            status.running = status.running.saturating_add_signed(running);
+        });
     }
 
     pub fn set_loading(&self, id: LaneId) {
@@ -166,16 +181,24 @@ impl Lanes {
         });
     }
 
-    /// Publishes the rates that an answer measured and what it left in the cache, for the router's predictions.
-    pub fn record(&self, decoder: &LaneDecoder, measured: &Measured) {
-        self.record_rates(decoder.id, decoder.cached().to_vec(), measured);
+    /// Publishes the rates that an answer measured and what it left in the cache, for the router's predictions. An answer
+    /// that others ran beside says nothing about a lane's rates.
+    pub fn record(&self, decoder: &LaneDecoder, ended: &Ended) {
+        self.change(decoder.id, |lane| {
+            if lane.cached.len() <= ended.slot {
+                lane.cached.resize(ended.slot + 1, Vec::new());
+            }
+            lane.cached[ended.slot] = decoder.cached(ended.slot).to_vec();
+        });
+        if !ended.measured.shared {
+            self.record_rates(decoder.id, &ended.measured);
+        }
     }
 
-    /// The same of a lane without a decoder.
-    pub fn record_rates(&self, id: LaneId, cached: Vec<u32>, measured: &Measured) {
+    /// Publishes the rates alone.
+    pub fn record_rates(&self, id: LaneId, measured: &Measured) {
         let mut status = None;
         self.change(id, |lane| {
-            lane.cached = cached;
             let rates = &mut lane.status.measured;
             let seconds = measured.prefill.as_secs_f64();
             if measured.prefill_tokens >= SHORTEST_MEASURED_PREFILL && seconds > 0.0 {

@@ -16,6 +16,8 @@ mod hand_over_tests;
 mod job;
 mod lane;
 mod lanes;
+#[cfg(test)]
+mod load_tests;
 mod logprobs;
 #[cfg(test)]
 #[path = "../../tests/support/openai.rs"]
@@ -28,6 +30,7 @@ mod remote_tests;
 mod request;
 mod route;
 mod sampler;
+mod slots;
 #[cfg(test)]
 pub(crate) mod testing;
 mod text;
@@ -119,6 +122,14 @@ pub struct EngineSnapshot {
     pub weight_bytes: u64,
     pub thinking: ThinkingChoice,
     pub lanes: Vec<LaneStatus>,
+}
+
+impl EngineSnapshot {
+    /// What a server takes for this, where the settings know its price.
+    pub fn remote_cost(&self, usage: RemoteUsage) -> Option<f64> {
+        let server = self.lanes.iter().find_map(|lane| lane.remote.as_ref())?;
+        server.price.as_ref().map(|price| usage.cost(price.per_million))
+    }
 }
 
 /// What there is to choose of a model's thinking.

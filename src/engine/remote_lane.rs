@@ -165,7 +165,11 @@ impl RemoteWorker {
                 _ => Duration::MAX,
             };
             match self.jobs.recv_timeout(rest) {
-                Ok(job) => standing = self.answer(standing, job),
+                Ok(job) => {
+                    self.lanes.count(LaneId::Remote, -1, 1);
+                    standing = self.answer(standing, job);
+                    self.lanes.count(LaneId::Remote, 0, -1);
+                }
                 Err(RecvTimeoutError::Timeout) => standing = self.introduce(),
                 // The engine ends.
                 Err(RecvTimeoutError::Disconnected) => return,
@@ -234,7 +238,7 @@ impl RemoteWorker {
             Standing::Unknown => return standing,
         };
         let (ending, measured) = self.converse(&mut introduced, &mut job, &stop);
-        self.lanes.record_rates(LaneId::Remote, Vec::new(), &measured);
+        self.lanes.record_rates(LaneId::Remote, &measured);
         match ending {
             Ending::Finished(reason) => job.finish(reason, tokenizer),
             Ending::Failed(RemoteError::Stopped) => job.finish(FinishReason::Cancelled, tokenizer),
@@ -382,6 +386,7 @@ impl Part {
             prefill_tokens: counted.prompt_tokens,
             prefill: first.saturating_duration_since(self.began),
             token_latencies: even,
+            shared: false,
         }
     }
 }

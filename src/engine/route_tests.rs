@@ -16,6 +16,8 @@ fn lane(id: LaneId, context_limit: usize, state: LaneState) -> LaneStatus {
         placement: Vec::new(),
         measured: MeasuredRates::default(),
         remote: None,
+        running: 0,
+        waiting: 0,
     }
 }
 

@@ -244,6 +244,9 @@ pub struct Lane {
     /// Of a server behind this one; its key is not here.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub remote: Option<RemoteStatus>,
+    /// Requests.
+    pub running: usize,
+    pub waiting: usize,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -258,6 +261,7 @@ pub enum State {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Memory {
     pub bytes: u64,
+    pub kept_tokens: usize,
     pub cut_from: Option<usize>,
 }
 
@@ -537,11 +541,17 @@ impl Lane {
             },
             context_limit: status.context_limit,
             threads: status.threads,
-            memory: status.memory.map(|memory| Memory { bytes: memory.bytes, cut_from: memory.cut_from }),
+            memory: status.memory.map(|memory| Memory {
+                bytes: memory.bytes,
+                kept_tokens: memory.kept_tokens,
+                cut_from: memory.cut_from,
+            }),
             placement: graphs.collect(),
             prefill_rate: status.measured.prefill,
             decode_rate: status.measured.decode,
             remote: status.remote.clone(),
+            running: status.running,
+            waiting: status.waiting,
         }
     }
 
@@ -566,10 +576,16 @@ impl Lane {
             },
             context_limit: self.context_limit,
             threads: self.threads,
-            memory: self.memory.map(|memory| MemoryPlan { bytes: memory.bytes, cut_from: memory.cut_from }),
+            memory: self.memory.map(|memory| MemoryPlan {
+                bytes: memory.bytes,
+                kept_tokens: memory.kept_tokens,
+                cut_from: memory.cut_from,
+            }),
             placement: graphs.collect(),
             measured: MeasuredRates { prefill: self.prefill_rate, decode: self.decode_rate },
             remote: self.remote,
+            running: self.running,
+            waiting: self.waiting,
         }
     }
 }

@@ -172,7 +172,7 @@ fn the_snapshot_survives_the_wire() {
         state,
         context_limit: 8192,
         threads: Some(engine::Threads { count: 4, spinning: false, chosen_by: engine::ChosenBy::User }),
-        memory: Some(MemoryPlan { bytes: 1 << 40, cut_from: Some(32_768) }),
+        memory: Some(MemoryPlan { bytes: 1 << 40, kept_tokens: 65_536, cut_from: Some(32_768) }),
         placement,
         measured: MeasuredRates { prefill: Some(812.5), decode: None },
         remote: Some(RemoteStatus {
@@ -187,6 +187,8 @@ fn the_snapshot_survives_the_wire() {
                 currency: Some("EUR".into()),
             }),
         }),
+        running: 2,
+        waiting: 1,
     };
     let graphs = vec![
         engine::GraphPlacement {

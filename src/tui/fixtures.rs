@@ -187,6 +187,8 @@ pub fn snapshot() -> EngineSnapshot {
         placement,
         measured: MeasuredRates::default(),
         remote: None,
+        running: 0,
+        waiting: 0,
     };
     let static_graphs = [("embeddings", cpu, 1), ("prefill", npu, 2000), ("decode", npu, 2000), ("lm_head", cpu, 3)];
     EngineSnapshot {

@@ -88,6 +88,8 @@ fn lanes(broken: Option<&str>) -> Vec<LaneStatus> {
             placement: vec![graph("prefill", npu, 4954), graph("decode", npu, 4504), graph("lm_head", cpu, 3)],
             measured: MeasuredRates::default(),
             remote: None,
+            running: 0,
+            waiting: 0,
         },
         LaneStatus {
             id: LaneId::Cpu,
@@ -101,6 +103,8 @@ fn lanes(broken: Option<&str>) -> Vec<LaneStatus> {
             placement: vec![graph("model", cpu, 365)],
             measured: MeasuredRates { prefill: Some(800.0), decode: None },
             remote: None,
+            running: 0,
+            waiting: 0,
         },
     ]
 }

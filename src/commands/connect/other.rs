@@ -59,6 +59,8 @@ pub fn snapshot(client: &Client, model: Option<&str>, stop: &dyn Fn() -> bool) -
             placement: Vec::new(),
             measured: MeasuredRates::default(),
             remote: Some(server),
+            running: 0,
+            waiting: 0,
         }],
     })
 }
