@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::config::CostSettings;
-use crate::engine::{FinishReason, Finished, GenerationEvent, LaneId, LaneState, LaneStatus, Usage};
+use crate::engine::{FinishReason, Finished, GenerationEvent, LaneId, LaneState, LaneStatus, TokenPrice, Usage};
 use crate::ledger::{Entry, EntryEnergy, Ledger, Prices, VERSION};
 use crate::telemetry::Reading;
 use crate::telemetry::energy::{AnswerEnergy, EnergyMeter, Span};
@@ -41,6 +41,8 @@ struct Inner {
     via: &'static str,
     currency: String,
     prices: Option<Prices>,
+    /// Of the remote lane's server.
+    server_price: Mutex<Option<TokenPrice>>,
     /// That the ledger cannot be written was said.
     complained: AtomicBool,
     faults: Mutex<Faults>,
@@ -62,7 +64,6 @@ pub struct Tab {
     emulated: bool,
     usage: Usage,
     finished: Option<Finished>,
-    remote_cost: Option<f64>,
     closed: bool,
 }
 
@@ -85,6 +86,7 @@ impl Books {
             via,
             currency: cost.currency.clone().unwrap_or_default(),
             prices: Prices::of(cost),
+            server_price: Mutex::default(),
             complained: AtomicBool::new(false),
             faults: Mutex::default(),
         };
@@ -98,10 +100,14 @@ impl Books {
     }
 
     /// How the lanes stand, whenever somebody looks. While one is loading, no idle power is learnt; one that failed is a
-    /// fault.
+    /// fault; one that is a server may have prices.
     pub fn observe(&self, lanes: &[LaneStatus]) {
         if let Ok(meter) = &self.inner.meter {
             meter.set_resting(!lanes.iter().any(|lane| matches!(lane.state, LaneState::Loading { .. })));
+        }
+        let prices = lanes.iter().filter_map(|lane| lane.remote.as_ref()?.price.as_ref());
+        if let Some(price) = prices.map(|price| price.per_million).next() {
+            *self.inner.server_price.lock().unwrap_or_else(PoisonError::into_inner) = Some(price);
         }
         for lane in lanes {
             if let LaneState::Failed { reason } = &lane.state {
@@ -126,7 +132,6 @@ impl Books {
             emulated: false,
             usage: Usage::default(),
             finished: None,
-            remote_cost: None,
             closed: false,
         }
     }
@@ -178,11 +183,6 @@ impl Tab {
         }
     }
 
-    /// A remote lane's provider bills this, in the currency of `[cost]`.
-    pub fn charge(&mut self, amount: f64) {
-        *self.remote_cost.get_or_insert(0.0) += amount;
-    }
-
     /// The answer is over, finished or not. Writes its line.
     pub fn close(self) -> Bill {
         self.close_after(Duration::ZERO)
@@ -207,6 +207,8 @@ impl Tab {
         if let Some(Finished { reason: FinishReason::Error(reason), .. }) = &self.finished {
             self.books.tell(reason.clone());
         }
+        let price = *inner.server_price.lock().unwrap_or_else(PoisonError::into_inner);
+        let remote_cost = usage.remote.zip(price).map(|(usage, price)| usage.cost(price));
         let unpriced = || Prices { currency: inner.currency.clone(), ..Prices::default() };
         let names: Vec<&str> = self.lanes.iter().map(|lane| lane.name()).collect();
         let entry = Entry {
@@ -222,8 +224,8 @@ impl Tab {
             tokens_out: usage.completion_tokens as u64,
             seconds: thousandths(seconds),
             energy: written(&energy),
-            prices: inner.prices.clone().or_else(|| self.remote_cost.map(|_| unpriced())),
-            remote_cost: self.remote_cost,
+            prices: inner.prices.clone().or_else(|| remote_cost.map(|_| unpriced())),
+            remote_cost,
         };
         let complaint = self.books.write(&entry);
         Bill { entry, energy, complaint }

@@ -3,7 +3,8 @@ use pretty_assertions::assert_eq;
 use super::*;
 use crate::config::TokenPriceSettings;
 use crate::engine::{
-    FinishReason, LaneChange, MeasuredRates, Policy, PrefillProgress, RoutingDecision, Rule, Timings, Token,
+    LaneChange, MeasuredRates, Policy, PrefillProgress, Price, Privacy, RemotePlace, RemoteStatus, RemoteUsage,
+    RoutingDecision, Rule, Timings, Token,
 };
 use crate::ledger::LeftOut;
 
@@ -85,10 +86,14 @@ fn lane(state: LaneState) -> LaneStatus {
         memory: None,
         placement: Vec::new(),
         measured: MeasuredRates::default(),
+        remote: None,
+        running: 0,
+        waiting: 0,
     }
 }
 
-const USAGE: Usage = Usage { prompt_tokens: 40, completion_tokens: 2, thinking_tokens: 0, reused_tokens: 30 };
+const USAGE: Usage =
+    Usage { prompt_tokens: 40, completion_tokens: 2, thinking_tokens: 0, reused_tokens: 30, remote: None };
 
 /// 9 J at 0.40 a kWh are 9 / 3,600,000 * 0.40 = 0.000001; 40 tokens in at 1 and 2 out at 5 per million are 0.00005.
 #[test]
@@ -194,11 +199,26 @@ fn an_answer_that_moved_or_was_cancelled_says_so() {
 fn a_remote_bill_is_kept_in_the_currency_of_the_settings() {
     let cost = CostSettings { currency: Some("CHF".into()), ..CostSettings::default() };
     let desk = Desk::new(&cost);
+    let price = Price { per_million: TokenPrice { input: 1.0, output: 5.0 }, currency: None };
+    let server = RemoteStatus {
+        url: "https://h.example/v1".into(),
+        host: "h.example".into(),
+        model: None,
+        is_private: true,
+        privacy: Privacy::Allow,
+        place: RemotePlace::Named,
+        price: Some(price),
+    };
+    desk.books.observe(&[LaneStatus { id: LaneId::Remote, remote: Some(server), ..lane(LaneState::Ready) }]);
     let mut tab = desk.books.open("tiny");
-    tab.charge(0.002);
-    tab.charge(0.001);
+    tab.note(&routed(LaneId::Remote, false));
+    // 1000 at 1 and 400 at 5 per million are 0.003.
+    let remote = RemoteUsage { prompt_tokens: 1000, completion_tokens: 400, is_estimate: true };
+    tab.note(&finished(FinishReason::Stop, Usage { remote: Some(remote), ..USAGE }));
     let entry = tab.close().entry;
     assert!((entry.remote_cost.unwrap() - 0.003).abs() < 1e-12);
+    // Whatever this machine used meanwhile, the answer was made elsewhere.
+    assert_eq!(entry.energy.reason.as_deref(), Some("another machine answered"));
     assert_eq!(entry.prices, Some(Prices { currency: "CHF".into(), ..Prices::default() }));
 }
 
