@@ -61,7 +61,9 @@ fn token(lane: LaneId) -> GenerationEvent {
         text: "secret".into(),
         thinking: String::new(),
         thinks: false,
+        tool_calls: Vec::new(),
         id: 7,
+        logprobs: None,
         at: Instant::now(),
         lane,
     })
@@ -83,6 +85,8 @@ fn lane(state: LaneState) -> LaneStatus {
         memory: None,
         placement: Vec::new(),
         measured: MeasuredRates::default(),
+        running: 0,
+        waiting: 0,
     }
 }
 
