@@ -1,6 +1,7 @@
 //! `ortalk run`: answers one prompt on standard output, as text while it comes or as one JSON object at the end.
 
 use std::io::{IsTerminal, Read, Write};
+use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Context, bail};
@@ -12,12 +13,13 @@ use super::fetch::AfterFetch;
 use super::session;
 use crate::cli::RunArgs;
 use crate::engine::{
-    ChatMessage, ChatRequest, FinishReason, Finished, GenerationEvent, GenerationStream, LaneChange, LaneId, LaneState,
-    Role, RoutingDecision, Usage,
+    AnswerFormat, ChatMessage, ChatRequest, FinishReason, Finished, GenerationEvent, GenerationStream, LaneChange,
+    LaneId, LaneState, Role, RoutingDecision, Usage,
 };
 
 pub fn run(args: RunArgs) -> anyhow::Result<ExitCode> {
     let prompt = prompt(args.prompt.as_deref())?;
+    let format = format(args.json_object, args.schema.as_deref())?;
     let lane = args.chat.lane;
     let prepared = session::prepare(&args.chat, AfterFetch::Exit)?;
     let engine = prepared.load(lane)?;
@@ -38,7 +40,8 @@ pub fn run(args: RunArgs) -> anyhow::Result<ExitCode> {
         eprintln!("ortalk: {objection}");
     }
     let turn = ChatMessage::new(Role::User, prompt);
-    let request = ChatRequest { stop: args.stop, ..prepared.answers.request([turn]) };
+    let request = ChatRequest { stop: args.stop, format, ..prepared.answers.request([turn]) };
+    engine.check(&request)?;
     let mut display = Display::new(args.json);
     let (answer, finished) = follow(engine.submit(request), &mut display)?;
 
@@ -56,6 +59,16 @@ pub fn run(args: RunArgs) -> anyhow::Result<ExitCode> {
         eprintln!("ortalk: the answer was cut after {completion_tokens} tokens ({why}){thinking}");
     }
     Ok(ExitCode::SUCCESS)
+}
+
+fn format(json_object: bool, schema: Option<&Path>) -> anyhow::Result<AnswerFormat> {
+    let Some(path) = schema else {
+        return Ok(if json_object { AnswerFormat::JsonObject } else { AnswerFormat::Text });
+    };
+    let shown = path.display();
+    let text = std::fs::read(path).with_context(|| format!("the JSON Schema '{shown}' cannot be read"))?;
+    let schema = serde_json::from_slice(&text).with_context(|| format!("the JSON Schema '{shown}' is no JSON"))?;
+    Ok(AnswerFormat::JsonSchema(schema))
 }
 
 /// What cut the answer before its own end.

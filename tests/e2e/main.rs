@@ -16,5 +16,6 @@ mod numerics;
 #[path = "../support/pty.rs"]
 #[allow(dead_code, reason = "the tests of the screen alone use more of it")]
 mod pty;
+mod requests;
 mod run;
 mod support;
