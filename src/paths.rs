@@ -1,4 +1,4 @@
-//! Where ortalk keeps its files: settings, caches and logs.
+//! Where ortalk keeps its files: settings, caches, logs, and what it writes down for its user.
 //!
 //! `ORTALK_HOME=DIR` puts everything below one folder (tests, portable use); otherwise each platform's own places are
 //! used. This module only names places; whoever writes there creates the folder.
@@ -14,6 +14,8 @@ pub struct Paths {
     pub config: PathBuf,
     /// What can be fetched or built again: runtime libraries, downloads, built models.
     pub cache: PathBuf,
+    /// What cannot be made again: the ledger of answers.
+    pub data: PathBuf,
     /// What native libraries and ortalk itself report while the screen is in use.
     pub log: PathBuf,
 }
@@ -32,6 +34,7 @@ impl Paths {
                 Ok(Self {
                     config: dirs.config_dir().to_path_buf(),
                     cache: dirs.cache_dir().to_path_buf(),
+                    data: dirs.data_local_dir().to_path_buf(),
                     log: dirs.state_dir().unwrap_or(dirs.cache_dir()).to_path_buf(),
                 })
             }
@@ -40,7 +43,7 @@ impl Paths {
 
     /// Everything below one folder.
     pub fn below(home: &Path) -> Self {
-        Self { config: home.to_path_buf(), cache: home.join("cache"), log: home.join("log") }
+        Self { config: home.to_path_buf(), cache: home.join("cache"), data: home.join("data"), log: home.join("log") }
     }
 
     pub fn settings_file(&self) -> PathBuf {
@@ -62,6 +65,16 @@ impl Paths {
         self.cache.join("rates.json")
     }
 
+    /// What `ortalk bench --tune` found.
+    pub fn tuning_file(&self) -> PathBuf {
+        self.cache.join("tuning.json")
+    }
+
+    /// What answers took, a line each.
+    pub fn ledger_file(&self) -> PathBuf {
+        self.data.join("ledger.jsonl")
+    }
+
     pub fn log_file(&self) -> PathBuf {
         self.log.join("ortalk.log")
     }
@@ -74,7 +87,7 @@ mod tests {
     #[test]
     fn one_folder_holds_everything() {
         let paths = Paths::below(Path::new("/x"));
-        for place in [&paths.config, &paths.cache, &paths.log] {
+        for place in [&paths.config, &paths.cache, &paths.data, &paths.log] {
             assert!(place.starts_with("/x"), "{place:?}");
         }
         assert_eq!(paths.settings_file(), Path::new("/x").join("config.toml"));

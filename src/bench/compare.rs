@@ -43,6 +43,8 @@ struct OldLane {
     lane: String,
     emulated: bool,
     threads: Option<usize>,
+    /// Reports of earlier versions do not say.
+    spinning: Option<bool>,
     files: Vec<OldFile>,
     cases: Vec<OldCase>,
 }
@@ -174,6 +176,13 @@ fn differing(old: &OldContent, new: &Report, lanes: &[(&OldLane, &LaneReport)]) 
             threads(old.threads).as_deref(),
             threads(new.threads).as_deref(),
         );
+        if let (Some(before), Some(now)) = (old.spinning, new.spinning)
+            && before != now
+        {
+            let said = |spinning: bool| if spinning { "spinning" } else { "not spinning" };
+            let (before, now) = (said(before), said(now));
+            others.push(format!("threads of the {} lane: {before} before, {now} now", new.lane));
+        }
         if !old.files.iter().map(|file| &file.sha256).eq(new.files.iter().map(|file| &file.sha256)) {
             others.push(format!("the {} lane runs other files than before", new.lane));
         }

@@ -36,13 +36,11 @@ pub fn measure(
     watch: &Watch,
     say: &mut dyn FnMut(Kind, usize),
 ) -> Result<Measured, BenchError> {
-    let snapshot = engine.snapshot();
-    let status = snapshot.lanes.into_iter().find(|status| status.id == lane).ok_or(BenchError::NotReady(lane))?;
     let mut measured = Measured { cases: Vec::new(), skipped: Vec::new() };
     let prompts = plan.prompt_lengths.iter().map(|tokens| (Kind::Prompt, *tokens, plan.generated_tokens));
     let passes = plan.pass_lengths.iter().map(|tokens| (Kind::Pass, *tokens, 1));
     for (kind, prompt_tokens, generated) in prompts.chain(passes) {
-        let work = Work { engine, status: &status, kind, prompt_tokens, generated };
+        let work = Work::new(engine, lane, kind, prompt_tokens, generated)?;
         match work.prompts(plan.warmup + plan.repetitions)? {
             Err(reason) => measured.skipped.push(Skipped { kind, prompt_tokens, reason }),
             Ok(prompts) => {
@@ -54,15 +52,33 @@ pub fn measure(
     Ok(measured)
 }
 
-struct Work<'a> {
+/// One case's request.
+pub(super) struct Work<'a> {
     engine: &'a Engine,
-    status: &'a LaneStatus,
+    status: LaneStatus,
     kind: Kind,
     prompt_tokens: usize,
     generated: usize,
 }
 
-impl Work<'_> {
+impl<'a> Work<'a> {
+    pub fn new(
+        engine: &'a Engine,
+        lane: LaneId,
+        kind: Kind,
+        prompt_tokens: usize,
+        generated: usize,
+    ) -> Result<Self, BenchError> {
+        let lanes = engine.snapshot().lanes;
+        let status = lanes.into_iter().find(|status| status.id == lane).ok_or(BenchError::NotReady(lane))?;
+        Ok(Self { engine, status, kind, prompt_tokens, generated })
+    }
+
+    /// Of the lane, in tokens.
+    pub fn context_limit(&self) -> usize {
+        self.status.context_limit
+    }
+
     /// So many prompts, each with another text, or why there are none.
     fn prompts(&self, count: usize) -> Result<Result<Vec<MeasuredPrompt>, String>, BenchError> {
         let (lane, limit, wanted) = (self.status.id, self.status.context_limit, self.prompt_tokens);
@@ -130,7 +146,8 @@ impl Work<'_> {
         Case::new(facts, samples).ok_or(BenchError::NoTime { kind, prompt_tokens })
     }
 
-    fn run(&self, prompt: MeasuredPrompt) -> Result<Sample, BenchError> {
+    /// Once.
+    pub fn run(&self, prompt: MeasuredPrompt) -> Result<Sample, BenchError> {
         let request = MeasureRequest { prompt, tokens: self.generated, lane: self.status.id };
         let began = Instant::now();
         let mut events = self.engine.measure(request);
@@ -208,6 +225,7 @@ mod tests {
             threads: None,
             memory: None,
             measured: MeasuredRates::default(),
+            remote: None,
             source: LaneSource::Open(Box::new(open)),
         };
         let model = Arc::new(byte_model(dir.path()));

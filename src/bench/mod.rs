@@ -28,6 +28,8 @@ mod noise;
 mod prompts;
 mod ratios;
 mod report;
+pub mod server;
+pub mod tune;
 
 pub use compare::{Comparison, Difference, OldReport, OldReportError};
 pub use conditions::{Conditions, ModelFile, Standing, Versions, model_files};

@@ -56,6 +56,10 @@ pub struct LaneReport {
     /// It ran on a simulator: its times say nothing about the hardware.
     pub emulated: bool,
     pub threads: Option<usize>,
+    /// Threads that wait for work keep their cores busy; `None` for a lane without threads of its own, as the next.
+    pub spinning: Option<bool>,
+    /// `default`, `user` or `tuning`.
+    pub threads_chosen_by: Option<&'static str>,
     /// Tokens.
     pub context_limit: usize,
     /// The model folder that this lane runs.

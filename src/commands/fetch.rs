@@ -79,31 +79,31 @@ pub fn end_now() -> ! {
 }
 
 #[cfg(unix)]
-struct StopSignals([tokio::signal::unix::Signal; 3]);
+pub(super) struct StopSignals([tokio::signal::unix::Signal; 3]);
 
 #[cfg(unix)]
 impl StopSignals {
-    fn register() -> std::io::Result<Self> {
+    pub(super) fn register() -> std::io::Result<Self> {
         use tokio::signal::unix::{SignalKind, signal};
         Ok(Self([signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?, signal(SignalKind::hangup())?]))
     }
 
-    async fn next(&mut self) {
+    pub(super) async fn next(&mut self) {
         let [interrupt, terminate, hangup] = &mut self.0;
         tokio::select! { _ = interrupt.recv() => (), _ = terminate.recv() => (), _ = hangup.recv() => () }
     }
 }
 
 #[cfg(windows)]
-struct StopSignals(tokio::signal::windows::CtrlC, tokio::signal::windows::CtrlBreak);
+pub(super) struct StopSignals(tokio::signal::windows::CtrlC, tokio::signal::windows::CtrlBreak);
 
 #[cfg(windows)]
 impl StopSignals {
-    fn register() -> std::io::Result<Self> {
+    pub(super) fn register() -> std::io::Result<Self> {
         Ok(Self(tokio::signal::windows::ctrl_c()?, tokio::signal::windows::ctrl_break()?))
     }
 
-    async fn next(&mut self) {
+    pub(super) async fn next(&mut self) {
         tokio::select! { _ = self.0.recv() => (), _ = self.1.recv() => () }
     }
 }

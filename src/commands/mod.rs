@@ -3,8 +3,10 @@
 
 mod answer_json;
 mod bench;
+mod bill_json;
 mod build;
 mod chat;
+mod connect;
 pub mod fetch;
 mod inspect;
 mod lanes;
@@ -14,9 +16,11 @@ mod pull;
 mod rates;
 mod room;
 mod run;
+mod serve;
 pub mod session;
 mod setup;
 mod sys;
+mod tuning;
 mod worker;
 
 use std::process::ExitCode;
@@ -59,9 +63,13 @@ fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
         Some(Command::Models(args)) => models::run(&args),
         Some(Command::Pull(args)) => pull::run(&args),
         Some(Command::Run(args)) => run::run(args),
+        Some(Command::Serve(args)) => serve::run(args),
         Some(Command::Setup(args)) => setup::run(&args),
         Some(Command::Sys(args)) => sys::run(&args),
         Some(Command::Worker(task)) => worker::run(task),
-        None => chat::run(&cli.chat),
+        None => match &cli.connect.connect {
+            Some(url) => connect::run(url, &cli.connect, &cli.chat),
+            None => chat::run(&cli.chat),
+        },
     }
 }

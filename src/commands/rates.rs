@@ -8,7 +8,7 @@ use std::sync::{Mutex, PoisonError};
 
 use serde::{Deserialize, Serialize};
 
-use crate::engine::{LaneId, MeasuredRates};
+use crate::engine::{LaneId, MeasuredRates, Threads};
 
 pub struct Rates {
     file: PathBuf,
@@ -33,7 +33,7 @@ impl Rates {
         Self { file, model: model.to_path_buf(), known: Mutex::new(known.unwrap_or_default()) }
     }
 
-    pub fn of(&self, lane: LaneId, emulated: bool, threads: Option<usize>) -> MeasuredRates {
+    pub fn of(&self, lane: LaneId, emulated: bool, threads: Option<Threads>) -> MeasuredRates {
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let kept = known.get(&self.model).and_then(|lanes| lanes.get(&key(lane, emulated, threads)));
         // A rate that is none would never be measured again.
@@ -45,7 +45,7 @@ impl Rates {
     }
 
     /// Writes the file anew; what cannot be written is measured again.
-    pub fn keep(&self, lane: LaneId, emulated: bool, threads: Option<usize>, rates: MeasuredRates) {
+    pub fn keep(&self, lane: LaneId, emulated: bool, threads: Option<Threads>, rates: MeasuredRates) {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let kept = Kept { prefill: rates.prefill, decode: rates.decode };
         known.entry(self.model.clone()).or_default().insert(key(lane, emulated, threads), kept);
@@ -61,30 +61,39 @@ impl Rates {
 }
 
 /// What makes a lane faster or slower.
-fn key(lane: LaneId, emulated: bool, threads: Option<usize>) -> String {
+fn key(lane: LaneId, emulated: bool, threads: Option<Threads>) -> String {
     let emulated = if emulated { " emulated" } else { "" };
-    let threads = threads.map(|threads| format!(" {threads} threads")).unwrap_or_default();
+    let threads = threads.map(|Threads { count, spinning, .. }| {
+        let spinning = if spinning { " spinning" } else { "" };
+        format!(" {count}{spinning} threads")
+    });
+    let threads = threads.unwrap_or_default();
     format!("{lane}{emulated}{threads}")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::engine::ChosenBy;
 
     const RATES: MeasuredRates = MeasuredRates { prefill: Some(900.5), decode: Some(80.25) };
+
+    fn threads(count: usize) -> Option<Threads> {
+        Some(Threads { count, spinning: false, chosen_by: ChosenBy::Default })
+    }
 
     #[test]
     fn what_was_kept_is_found_again_by_model_and_lane() {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("rates.json");
         let open = |model: &str| Rates::open(file.clone(), Path::new(model));
-        open("/a").keep(LaneId::Cpu, false, Some(2), RATES);
+        open("/a").keep(LaneId::Cpu, false, threads(2), RATES);
         open("/b").keep(LaneId::Npu, true, None, MeasuredRates { prefill: None, ..RATES });
-        assert_eq!(open("/a").of(LaneId::Cpu, false, Some(2)), RATES);
+        assert_eq!(open("/a").of(LaneId::Cpu, false, threads(2)), RATES);
         assert_eq!(open("/b").of(LaneId::Npu, true, None), MeasuredRates { prefill: None, ..RATES });
         for (model, lane, emulated, threads) in [
-            ("/b", LaneId::Cpu, false, Some(2)),
-            ("/a", LaneId::Cpu, false, Some(1)),
+            ("/b", LaneId::Cpu, false, threads(2)),
+            ("/a", LaneId::Cpu, false, threads(1)),
             ("/b", LaneId::Npu, false, None),
             ("/a", LaneId::Npu, true, None),
         ] {

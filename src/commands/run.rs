@@ -3,6 +3,7 @@
 use std::io::{IsTerminal, Read, Write};
 use std::path::Path;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::{Context, bail};
 use crossterm::execute;
@@ -11,11 +12,15 @@ use crossterm::style::{Attribute, Print, SetAttribute};
 use super::answer_json;
 use super::fetch::AfterFetch;
 use super::session;
+use crate::bill::Tab;
 use crate::cli::RunArgs;
 use crate::engine::{
-    AnswerFormat, ChatMessage, ChatRequest, FinishReason, Finished, GenerationEvent, GenerationStream, LaneChange,
-    LaneId, LaneState, Role, RoutingDecision, Usage,
+    AnswerFormat, ChatMessage, ChatRequest, EngineSnapshot, FinishReason, Finished, GenerationEvent, GenerationStream,
+    LaneChange, LaneId, LaneState, RemoteUsage, Role, RoutingDecision, Usage,
 };
+
+/// For so long at the most the power without an answer is looked at, where there is a sensor.
+const IDLE_LOOK: Duration = Duration::from_millis(800);
 
 pub fn run(args: RunArgs) -> anyhow::Result<ExitCode> {
     let prompt = prompt(args.prompt.as_deref())?;
@@ -43,16 +48,33 @@ pub fn run(args: RunArgs) -> anyhow::Result<ExitCode> {
     let request = ChatRequest { stop: args.stop, format, ..prepared.answers.request([turn]) };
     engine.check(&request)?;
     let mut display = Display::new(args.json);
-    let (answer, finished) = follow(engine.submit(request), &mut display)?;
+    let books = prepared.books("run");
+    let mut tab = books.open(&engine.snapshot().model);
+    let followed = follow(engine.submit(request), &mut display, &mut tab);
+    if let Ok((_, finished)) = &followed
+        && let Some(cost) = finished.usage.remote.and_then(|usage| engine.snapshot().remote_cost(usage))
+    {
+        tab.charge(cost);
+    }
+    // Who reads JSON reads it when all is over, and then a moment more tells what the machine uses anyway.
+    let bill = tab.close_after(if args.json { IDLE_LOOK } else { Duration::ZERO });
+    if let Some(complaint) = &bill.complaint {
+        eprintln!("ortalk: {complaint}");
+    }
+    books.observe(&engine.snapshot().lanes);
+    let (answer, finished) = followed?;
 
     if let FinishReason::Error(reason) = &finished.reason {
         bail!("{reason}");
     }
     if args.json {
-        print_now(&format!("{}\n", answer_json::as_json(&answer, &finished, &engine.snapshot())))?;
+        print_now(&format!("{}\n", answer_json::as_json(&answer, &finished, &bill, &engine.snapshot())))?;
         return Ok(ExitCode::SUCCESS);
     }
     print_now("\n")?;
+    if let Some(remote) = finished.usage.remote {
+        eprintln!("ortalk: {}", server_bill(remote, &engine.snapshot()));
+    }
     if let Some(why) = cut(&finished.reason) {
         let Usage { completion_tokens, thinking_tokens, .. } = finished.usage;
         let thinking = if thinking_tokens == completion_tokens { ", while it was still thinking" } else { "" };
@@ -69,6 +91,17 @@ fn format(json_object: bool, schema: Option<&Path>) -> anyhow::Result<AnswerForm
     let text = std::fs::read(path).with_context(|| format!("the JSON Schema '{shown}' cannot be read"))?;
     let schema = serde_json::from_slice(&text).with_context(|| format!("the JSON Schema '{shown}' is no JSON"))?;
     Ok(AnswerFormat::JsonSchema(schema))
+}
+
+/// What a server did of the answer, and what it takes for that.
+fn server_bill(usage: RemoteUsage, engine: &EngineSnapshot) -> String {
+    let RemoteUsage { prompt_tokens, completion_tokens, is_estimate } = usage;
+    let server = engine.lanes.iter().find_map(|lane| lane.remote.as_ref());
+    let host = server.map_or("a server", |server| server.host.as_str());
+    let price = server.and_then(|server| server.price.as_ref());
+    let cost = price.map_or_else(String::new, |price| format!(": {}", price.show(usage)));
+    let estimate = if is_estimate { "est. " } else { "" };
+    format!("{estimate}{prompt_tokens} tokens to {host} and {completion_tokens} from it{cost}")
 }
 
 /// What cut the answer before its own end.
@@ -164,9 +197,14 @@ impl Display {
     }
 }
 
-fn follow(mut events: GenerationStream, display: &mut Display) -> anyhow::Result<(CompleteAnswer, Finished)> {
+fn follow(
+    mut events: GenerationStream,
+    display: &mut Display,
+    tab: &mut Tab,
+) -> anyhow::Result<(CompleteAnswer, Finished)> {
     let mut answer = CompleteAnswer::default();
     while let Some(event) = events.blocking_recv() {
+        tab.note(&event);
         match event {
             GenerationEvent::Routed(decision) => answer.routing = Some(decision),
             GenerationEvent::Token(token) => {

@@ -13,11 +13,17 @@ use super::lanes::{self, LaneParts, NpuParts};
 use super::model_name::{self, Named};
 use super::rates::Rates;
 use super::room::Room;
+use super::tuning::Tunings;
+use crate::bill::Books;
 use crate::builder::{self, BuildOptions, SamplingDefaults};
 use crate::cli::ChatArgs;
 use crate::config::Settings;
-use crate::engine::{AnswerSettings, Engine, EngineOptions, LaneId, LaneSource, Policy, RatesListener, Sampling};
+use crate::engine::{
+    AnswerSettings, ChosenBy, CpuSetting, Engine, EngineOptions, LaneId, LaneSource, LaneSpec, Policy, RatesListener,
+    RouteError, Sampling,
+};
 use crate::hub::Purpose;
+use crate::ledger::Ledger;
 use crate::log_file;
 use crate::model::{ModelFolder, read_config};
 use crate::onnx_runtime::{LogSink, OnnxRuntime};
@@ -43,7 +49,8 @@ pub struct Prepared {
     pub model: PathBuf,
     pub library: PathBuf,
     npu: NpuParts,
-    threads: usize,
+    /// How the CPU lane runs.
+    pub cpu: (CpuSetting, ChosenBy),
     room: Room,
     /// Whether standard error is seen while a model is loaded.
     tells: bool,
@@ -66,15 +73,29 @@ pub fn prepare(args: &ChatArgs, after: AfterFetch) -> anyhow::Result<Prepared> {
     let answers = answer_settings(args, &settings, &Sampling::suggested(&read_config(&model)?.search))?;
     let threads = args.threads.map(usize::from).or(settings.threads.map(NonZeroUsize::get));
     check_count("threads", threads, MOST_THREADS)?;
-    let threads = threads.unwrap_or_else(default_threads);
+    let tuned = || Tunings::open(paths.tuning_file()).of(&model, &library);
+    let cpu = match threads {
+        Some(threads) => (CpuSetting::with_threads(threads), ChosenBy::User),
+        None => tuned().map_or_else(|| (default_cpu(), ChosenBy::Default), |tuned| (tuned, ChosenBy::Tuning)),
+    };
     let tells = matches!(after, AfterFetch::Exit);
-    Ok(Prepared { paths, settings, answers, model, library, npu, threads, room, tells })
+    Ok(Prepared { paths, settings, answers, model, library, npu, cpu, room, tells })
 }
 
 impl Prepared {
     /// Loads the library and the model; with a lane, no other one is opened.
     pub fn load(&self, only: Option<LaneId>) -> anyhow::Result<Engine> {
         self.engine(self.runtime()?, only)
+    }
+
+    /// Nothing is said while models are loaded.
+    pub fn silent(self) -> Self {
+        Self { tells: false, ..self }
+    }
+
+    /// With this setting of the CPU lane.
+    pub fn engine_with(&self, runtime: OnnxRuntime, cpu: (CpuSetting, ChosenBy)) -> anyhow::Result<Engine> {
+        self.engine_on(runtime, Some(LaneId::Cpu), cpu)
     }
 
     /// Loads the library, which a process can do once.
@@ -84,6 +105,15 @@ impl Prepared {
 
     /// Loads the model; with a lane, no other one is opened.
     pub fn engine(&self, runtime: OnnxRuntime, only: Option<LaneId>) -> anyhow::Result<Engine> {
+        self.engine_on(runtime, only, self.cpu)
+    }
+
+    fn engine_on(
+        &self,
+        runtime: OnnxRuntime,
+        only: Option<LaneId>,
+        cpu: (CpuSetting, ChosenBy),
+    ) -> anyhow::Result<Engine> {
         let log = log_sink(&self.paths.log_file());
         let model = Arc::new(ModelFolder::open(&self.model)?);
         model.notes.iter().for_each(|note| log(&format!("'{}': {note}", self.model.display())));
@@ -93,9 +123,10 @@ impl Prepared {
             runtime,
             library: &self.library,
             model: &model,
-            threads: self.threads,
+            cpu,
             room: &self.room,
             npu: &self.npu,
+            remote: self.remote()?,
             plugin_folders: &folders,
             log,
         };
@@ -115,6 +146,23 @@ impl Prepared {
         Ok(Engine::load(EngineOptions { model, lanes, emulation: self.npu.emulation, listener: Some(listener) })?)
     }
 
+    /// The lane of the settings' server.
+    fn remote(&self) -> anyhow::Result<Option<LaneSpec>> {
+        let key = |variable: &str| std::env::var(variable).ok();
+        let lane = lanes::remote(&self.settings, &key)
+            .with_context(|| format!("[remote] in '{}' is not right", self.paths.settings_file().display()))?;
+        if lane.is_none() && self.answers.lane == Some(LaneId::Remote) {
+            bail!(RouteError::NoServer);
+        }
+        Ok(lane)
+    }
+
+    /// What answers take is measured and written down here. `via` names what asks: `chat`, `run`, `serve`.
+    pub fn books(&self, via: &'static str) -> Books {
+        let ledger = Ledger::new(self.paths.ledger_file());
+        Books::new(Path::new("/sys"), ledger, &self.settings.cost, via)
+    }
+
     /// Logs what a person may want to know before loading, and shows it: to one who watches, or to all where it matters.
     fn tell(&self, text: &str, matters: bool) {
         log_sink(&self.paths.log_file())(text);
@@ -128,6 +176,7 @@ impl Prepared {
         match lane {
             LaneId::Npu => self.npu.bundle.as_deref(),
             LaneId::Cpu => Some(&self.model),
+            LaneId::Remote => None,
         }
     }
 
@@ -136,10 +185,15 @@ impl Prepared {
     }
 }
 
-/// One for each physical core that this process may use: two threads on one core slow each other down.
-fn default_threads() -> usize {
-    let usable = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
-    sysinfo::System::physical_core_count().map_or(usable, |cores| cores.min(usable)).max(1)
+/// One thread for each physical core that this process may use: two on one core mostly slow each other down.
+pub fn default_cpu() -> CpuSetting {
+    let usable = usable_threads();
+    CpuSetting::with_threads(sysinfo::System::physical_core_count().map_or(usable, |cores| cores.min(usable)).max(1))
+}
+
+/// Threads that this process may run at once.
+pub fn usable_threads() -> usize {
+    std::thread::available_parallelism().map_or(1, NonZeroUsize::get)
 }
 
 pub fn library(settings: &Settings, paths: &Paths, display: &mut FetchDisplay) -> anyhow::Result<FoundLibrary> {
@@ -259,7 +313,7 @@ pub fn model_source(
 }
 
 /// Arguments come before settings, settings before what the model's folder suggests.
-fn answer_settings(args: &ChatArgs, settings: &Settings, suggested: &Sampling) -> anyhow::Result<AnswerSettings> {
+pub fn answer_settings(args: &ChatArgs, settings: &Settings, suggested: &Sampling) -> anyhow::Result<AnswerSettings> {
     let sampling = Sampling {
         temperature: args.temperature.or(settings.temperature).unwrap_or(suggested.temperature),
         top_k: args.top_k.or(settings.top_k).unwrap_or(suggested.top_k),
@@ -282,6 +336,7 @@ fn answer_settings(args: &ChatArgs, settings: &Settings, suggested: &Sampling) -
         thinking: args.think.or(settings.think),
         policy: args.policy.map_or_else(|| policy(settings.policy.as_deref()), Ok)?,
         lane: args.lane,
+        allow_remote: args.allow_remote,
     })
 }
 

@@ -7,7 +7,7 @@ use serde_json::{Value as Json, json};
 
 use super::described_tools::described;
 use super::event::ContextTrim;
-use super::request::{ChatMessage, ChatRequest, Role};
+use super::request::{ChatMessage, ChatRequest, RawPrompt, Role};
 use super::tools::{Tool, ToolCall, ToolChoice};
 use crate::model::{ModelFolder, TemplateError, TemplateInputs, TokenizerError};
 
@@ -25,8 +25,10 @@ pub enum PromptError {
     Empty,
     #[error("the prompt has no text to go on from")]
     NoText,
-    #[error("the prompt has {tokens} tokens; a context of {limit} has no room for it and a continuation")]
-    TextTooLong { tokens: usize, limit: usize },
+    #[error("token {token} of the prompt is none of the model's, which has {vocabulary}")]
+    UnknownToken { token: u32, vocabulary: usize },
+    #[error("the prompt has {tokens} tokens; a context of {limit} has no room for it and an answer")]
+    NoRoom { tokens: usize, limit: usize },
     #[error("the last message needs {tokens} tokens with its template; a context of {limit} leaves room for {room}")]
     TooLong { tokens: usize, limit: usize, room: usize },
 }
@@ -75,6 +77,25 @@ pub fn tokenize(
     };
     let tokens = folder.tokenizer.encode(&folder.template.render_inputs(&inputs)?)?;
     if tokens.is_empty() { Err(PromptError::Empty) } else { Ok(tokens) }
+}
+
+/// Text that is to be gone on with, in tokens.
+pub fn tokenize_raw(folder: &ModelFolder, prompt: &RawPrompt) -> Result<Vec<u32>, PromptError> {
+    let tokens = match prompt {
+        RawPrompt::Text(text) => folder.tokenizer.encode_text(text)?,
+        RawPrompt::Tokens(tokens) => tokens.clone(),
+    };
+    let vocabulary = folder.config.model.vocab_size;
+    match tokens.iter().find(|token| **token as usize >= vocabulary) {
+        Some(token) => Err(PromptError::UnknownToken { token: *token, vocabulary }),
+        None if tokens.is_empty() => Err(PromptError::NoText),
+        None => Ok(tokens),
+    }
+}
+
+/// Whether there is room for a prompt, nothing of which is left out, and a token of an answer.
+pub fn check_room(tokens: usize, limit: usize) -> Result<(), PromptError> {
+    if tokens < limit { Ok(()) } else { Err(PromptError::NoRoom { tokens, limit }) }
 }
 
 /// Messages as chat templates read them. A tool's answer has the tool's name, which some templates write.

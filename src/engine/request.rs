@@ -111,6 +111,8 @@ pub struct ChatRequest {
     pub messages: Vec<ChatMessage>,
     /// The last message is the beginning of an answer, which is gone on with.
     pub continue_last: bool,
+    /// A conversation that is longer than the context is refused; otherwise its oldest turns are left out.
+    pub whole: bool,
     /// What the model may call.
     pub tools: Vec<Tool>,
     pub tool_choice: ToolChoice,
@@ -132,6 +134,8 @@ pub struct ChatRequest {
     pub policy: Policy,
     /// The user's override of the router: this lane answers from the first token to the last, or nobody does.
     pub lane: Option<LaneId>,
+    /// A person allowed that this conversation is sent to the server of the remote lane, where its privacy is `ask`.
+    pub allow_remote: bool,
 }
 
 impl ChatRequest {
@@ -140,6 +144,7 @@ impl ChatRequest {
         Self {
             messages,
             continue_last: false,
+            whole: false,
             tools: Vec::new(),
             tool_choice: ToolChoice::Auto,
             parallel_tool_calls: true,
@@ -151,6 +156,7 @@ impl ChatRequest {
             thinking: None,
             policy: Policy::default(),
             lane: None,
+            allow_remote: false,
         }
     }
 }
@@ -219,6 +225,8 @@ pub struct AnswerSettings {
     pub policy: Policy,
     /// The user's override of the router.
     pub lane: Option<LaneId>,
+    /// As [`ChatRequest::allow_remote`].
+    pub allow_remote: bool,
 }
 
 impl AnswerSettings {
@@ -231,6 +239,7 @@ impl AnswerSettings {
             thinking: self.thinking,
             policy: self.policy,
             lane: self.lane,
+            allow_remote: self.allow_remote,
             ..ChatRequest::new(system.chain(turns).collect())
         }
     }

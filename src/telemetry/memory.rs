@@ -30,6 +30,15 @@ impl Memory {
     }
 }
 
+/// What is resident of this process, in bytes; `None` where the system does not tell.
+pub fn own() -> Option<u64> {
+    let mut system = System::new().ok()?;
+    let own = sysinfo::get_current_pid().ok()?;
+    let kind = ProcessRefreshKind::nothing().with_memory();
+    system.refresh_processes_specifics(ProcessesToUpdate::Some(&[own]), false, kind);
+    system.process(own).map(sysinfo::Process::memory)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -38,6 +47,11 @@ mod tests {
     fn this_machine_has_some() {
         let memory = Memory::look().unwrap();
         assert!(memory.total > 1 << 28 && memory.available <= memory.total, "{memory:?}");
+    }
+
+    #[test]
+    fn this_process_takes_some() {
+        assert!(own().unwrap() > 1 << 20);
     }
 
     #[test]

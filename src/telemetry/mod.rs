@@ -4,6 +4,7 @@
 
 pub mod device;
 pub mod drivers;
+pub mod energy;
 pub mod latency;
 pub mod machine;
 pub mod memory;

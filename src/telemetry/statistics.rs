@@ -60,6 +60,35 @@ pub fn nearest_rank(count: usize, percent: usize) -> usize {
     (count * percent).div_ceil(100).max(1)
 }
 
+/// The median: the middle value, or the mean of the two middle ones. `None` for no values.
+pub fn median(values: &[f64]) -> Option<f64> {
+    let mut sorted = values.to_vec();
+    sorted.sort_unstable_by(f64::total_cmp);
+    let (low, high) = (sorted.get(sorted.len().checked_sub(1)? / 2)?, sorted.get(sorted.len() / 2)?);
+    Some(low.midpoint(*high))
+}
+
+/// A confidence interval of at least 95 % for the median of what the values were drawn from: the narrowest one between two
+/// of them that lie alike from both ends. It supposes nothing of the distribution: each value is below the median with a
+/// probability of a half, so the interval from the k-th smallest to the k-th largest misses it with twice the binomial
+/// probability of fewer than k. `None` for fewer than six values, whose whole range is not sure enough.
+pub fn median_interval(values: &[f64]) -> Option<(f64, f64)> {
+    let mut sorted = values.to_vec();
+    sorted.sort_unstable_by(f64::total_cmp);
+    let count = sorted.len();
+    // Of the values below the median there are `below` with this probability.
+    let (mut probability, mut missed, mut rank) = (0.5_f64.powi(i32::try_from(count).ok()?), 0.0, 0);
+    for below in 0..count / 2 {
+        missed += 2.0 * probability;
+        if missed > 0.05 {
+            break;
+        }
+        rank = below + 1;
+        probability *= (count - below) as f64 / (below + 1) as f64;
+    }
+    (rank > 0).then(|| (sorted[rank - 1], sorted[count - rank]))
+}
+
 /// How a mean changed, as a part of the old one: 0.1 is a tenth more.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Change {
@@ -171,6 +200,27 @@ mod tests {
         assert!(!change.is_sure());
         let far = Summary::of(&[29.0, 30.0, 31.0]).unwrap();
         assert!(Change::between(&old, &far).unwrap().is_sure());
+    }
+
+    #[test]
+    fn medians() {
+        for (values, expected) in
+            [(&[][..], None), (&[3.0], Some(3.0)), (&[4.0, 1.0], Some(2.5)), (&[9.0, 1.0, 2.0], Some(2.0))]
+        {
+            assert_eq!(median(values), expected);
+        }
+    }
+
+    /// Ranks from printed tables of the sign test (two-sided, 5 %): none for 5, the ends up to 8, the second from 9 to 11,
+    /// the third from 12 to 14, the fourth from 15, the sixth for 20.
+    #[test]
+    fn the_median_s_interval_is_between_ranks_of_the_sign_test() {
+        for (count, rank) in [(6, 1), (8, 1), (9, 2), (11, 2), (12, 3), (14, 3), (15, 4), (17, 5), (20, 6)] {
+            let values: Vec<f64> = (1..=count).rev().map(f64::from).collect();
+            let expected = (f64::from(rank), f64::from(count + 1 - rank));
+            assert_eq!(median_interval(&values), Some(expected), "{count}");
+        }
+        assert_eq!(median_interval(&[1.0; 5]), None);
     }
 
     #[test]

@@ -11,7 +11,8 @@ use std::time::{Duration, Instant};
 use sysinfo::{Pid, ProcessRefreshKind, ProcessesToUpdate, System};
 
 use super::Reading;
-use super::device::power::{PowerProbe, PowerSource};
+use super::device::power::PowerSource;
+use super::energy::PowerOverTime;
 
 const INTERVAL: Duration = Duration::from_millis(50);
 /// Power is looked at every so many looks at memory.
@@ -81,9 +82,8 @@ struct Looker {
     system: Result<System, String>,
     helpers: Helpers,
     peak: u64,
-    power: PowerProbe,
+    power: PowerOverTime,
     looks: u32,
-    power_seen: Instant,
     energy: Reading<Energy>,
 }
 
@@ -93,9 +93,8 @@ impl Looker {
             system: System::new().map_err(|error| error.to_string()),
             helpers,
             peak: 0,
-            power: PowerProbe::new(sensors, now),
+            power: PowerOverTime::new(sensors, now),
             looks: 0,
-            power_seen: now,
             energy: nothing_yet(),
         }
     }
@@ -118,15 +117,12 @@ impl Looker {
     }
 
     fn look_at_power(&mut self, now: Instant) {
-        let seconds = now.saturating_duration_since(self.power_seen).as_secs_f64();
-        match self.power.read(now) {
-            Reading::Measured(power) => {
+        match self.power.look(now) {
+            Reading::Measured(stretch) => {
                 let before = self.energy.measured().map_or(0.0, |energy| energy.joules);
-                let joules = before + f64::from(power.watts) * seconds;
-                self.energy = Reading::Measured(Energy { joules, source: power.source });
-                self.power_seen = now;
+                self.energy = Reading::Measured(Energy { joules: before + stretch.joules, source: stretch.source });
             }
-            // What was summed up stays; a gap is filled by the next look's mean.
+            // What was summed up stays.
             Reading::Unavailable(reason) => {
                 if self.energy.measured().is_none() {
                     self.energy = Reading::Unavailable(reason);
@@ -145,7 +141,6 @@ impl Looker {
         };
         let energy = std::mem::replace(&mut self.energy, nothing_yet());
         self.peak = 0;
-        self.power_seen = now;
         Lap { peak_memory, energy }
     }
 }

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use ortalk::engine::*;
 use ortalk::telemetry::Reading;
 use ortalk::telemetry::device::DeviceSample;
+use ortalk::telemetry::device::npu::{LoadOf, NpuLoad, NpuSample};
 use ortalk::tui::{Backend, TuiOptions};
 use tokio::sync::mpsc::UnboundedSender;
 
@@ -38,6 +39,7 @@ pub fn run(scenario: &str) {
             thinking: None,
             policy: Policy::Auto,
             lane: None,
+            allow_remote: false,
         },
         theme: std::env::var("ORTALK_TUI_THEME").ok(),
         log_file: std::env::var_os(LOG).map_or_else(|| std::env::temp_dir().join("ortalk-test.log"), Into::into),
@@ -85,6 +87,9 @@ fn lanes(broken: Option<&str>) -> Vec<LaneStatus> {
             memory: None,
             placement: vec![graph("prefill", npu, 4954), graph("decode", npu, 4504), graph("lm_head", cpu, 3)],
             measured: MeasuredRates::default(),
+            remote: None,
+            running: 0,
+            waiting: 0,
         },
         LaneStatus {
             id: LaneId::Cpu,
@@ -93,10 +98,13 @@ fn lanes(broken: Option<&str>) -> Vec<LaneStatus> {
             emulated: false,
             state: LaneState::Ready,
             context_limit: CONTEXT.1,
-            threads: Some(2),
+            threads: Some(Threads { count: 2, spinning: false, chosen_by: ChosenBy::Default }),
             memory: None,
             placement: vec![graph("model", cpu, 365)],
             measured: MeasuredRates { prefill: Some(800.0), decode: None },
+            remote: None,
+            running: 0,
+            waiting: 0,
         },
     ]
 }
@@ -278,5 +286,11 @@ fn sample() -> DeviceSample {
         process_memory: Reading::Measured(327_155_712),
         process_cpu_percent: Reading::Measured(173.0),
         power: Reading::Unavailable("no readable sensor".into()),
+        npu: NpuSample {
+            load: Reading::Measured(NpuLoad { percent: 40.0, of: LoadOf::Device }),
+            mhz: Reading::Measured(1400),
+            celsius: Reading::Unavailable("no sensor".into()),
+            watts: Reading::Unavailable("no sensor".into()),
+        },
     }
 }

@@ -44,6 +44,8 @@ fn lane(name: &str, emulated: bool, cases: Vec<Case>, skipped: Vec<Skipped>) -> 
         device: emulated.then(|| "simulator on Qualcomm".into()),
         emulated,
         threads: (!emulated).then_some(2),
+        spinning: (!emulated).then_some(false),
+        threads_chosen_by: (!emulated).then_some("tuning"),
         context_limit: if emulated { 512 } else { 8192 },
         folder: PathBuf::from("/models/smollm2"),
         files: vec![ModelFile { file: "model.onnx".into(), bytes: 3, sha256: "ab".repeat(32) }],

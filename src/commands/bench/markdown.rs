@@ -23,7 +23,7 @@ pub fn markdown(report: &Report) -> String {
         "\n{}; mean ± standard deviation of {} requests after {} to warm up, {} tokens generated after each prompt.",
         report.model, plan.repetitions, plan.warmup, plan.generated_tokens
     );
-    for line in conditions(report).iter().filter(|line| !line.is_empty()) {
+    for line in conditions(&report.conditions).iter().filter(|line| !line.is_empty()) {
         let _ = writeln!(text, "{line}.");
     }
     let mut notes = Vec::new();

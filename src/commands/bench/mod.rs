@@ -1,8 +1,10 @@
 //! `ortalk bench`: opens one lane after the other, measures each (`crate::bench`), and prints the report as a table, as JSON
-//! or as Markdown.
+//! or as Markdown; with `--tune` or `--server` it finds the CPU lane's best setting, or loads a server.
 
 mod markdown;
+mod server;
 mod table;
+mod tune;
 
 use std::process::ExitCode;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
@@ -26,6 +28,12 @@ use crate::telemetry::surroundings::Surroundings;
 use crate::telemetry::watch::Watch;
 
 pub fn run(args: &BenchArgs) -> anyhow::Result<ExitCode> {
+    if let Some(address) = &args.server.server {
+        return server::run(args, address);
+    }
+    if args.tuning.tune {
+        return tune::run(args);
+    }
     let plan = plan(args)?;
     // Before minutes go by.
     let old = args.compare.as_deref().map(OldReport::read).transpose()?;
@@ -155,7 +163,9 @@ fn measure_lane(
         execution_provider: status.execution_provider,
         device: status.device,
         emulated: status.emulated,
-        threads: status.threads,
+        threads: status.threads.map(|threads| threads.count),
+        spinning: status.threads.map(|threads| threads.spinning),
+        threads_chosen_by: status.threads.map(|threads| threads.chosen_by.name()),
         context_limit: status.context_limit,
         folder,
         files,
@@ -208,8 +218,8 @@ fn mebibytes(bytes: u64) -> String {
 }
 
 /// One line about the machine and the versions, and one about how it stood.
-fn conditions(report: &Report) -> [String; 2] {
-    let Conditions { machine, versions, before, after } = &report.conditions;
+fn conditions(conditions: &Conditions) -> [String; 2] {
+    let Conditions { machine, versions, before, after } = conditions;
     let count = |count: Option<usize>, what: &str| count.map(|count| format!("{count} {what}"));
     let what = [
         Some(machine.processor.clone().unwrap_or_else(|| machine.architecture.into())),

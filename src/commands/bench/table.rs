@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use super::{case_name, conditions, digits, mark, mebibytes, percent};
 use crate::bench::{Case, Comparison, Difference, LaneReport, Ratio, Report, Reported};
+use crate::engine::ChosenBy;
 use crate::telemetry::statistics::Summary;
 
 /// Columns of the label before the numbers.
@@ -27,7 +28,7 @@ const COLUMNS: [Column; 9] = [
 pub fn table(report: &Report) -> String {
     let plan = &report.plan;
     let mut text = format!("{}\n", report.model);
-    for line in conditions(report) {
+    for line in conditions(&report.conditions) {
         let _ = writeln!(text, "{line}");
     }
     let _ = writeln!(
@@ -57,8 +58,10 @@ pub fn table(report: &Report) -> String {
 fn write_lane(text: &mut String, lane: &LaneReport) {
     let emulated = mark(lane.emulated);
     let threads = lane.threads.map(|threads| format!(", {threads} threads")).unwrap_or_default();
+    let spinning = if lane.spinning == Some(true) { ", spinning" } else { "" };
+    let tuned = if lane.threads_chosen_by == Some(ChosenBy::Tuning.name()) { ", tuned" } else { "" };
     let device = lane.device.as_ref().map(|device| format!(", {device}")).unwrap_or_default();
-    let _ = writeln!(text, "\n{}{emulated}: {}{device}{threads}", lane.lane, lane.execution_provider);
+    let _ = writeln!(text, "\n{}{emulated}: {}{device}{threads}{spinning}{tuned}", lane.lane, lane.execution_provider);
     let _ = writeln!(text, "  {:LABEL$}{} ms{emulated}", "load", digits(lane.load_duration_ms));
     let memory = reported(&lane.peak_memory_bytes, |bytes| mebibytes(*bytes) + emulated);
     let _ = writeln!(text, "  {:LABEL$}{memory}", "peak memory");

@@ -2,7 +2,9 @@
 
 use std::fmt::Write;
 
-use super::report::{Device, Library, Missing, State, SystemReport};
+use super::report::{Device, Library, Missing, Server, State, SystemReport, TunedModel};
+use super::sensors::{Sensor, Unit};
+use crate::engine::TokenPrice;
 use crate::onnx_runtime::DeviceKind;
 
 /// Columns of the labels below a device.
@@ -21,7 +23,38 @@ pub fn text(report: &SystemReport) -> String {
     }
     text += "\n";
     write_libraries(&mut text, &report.libraries);
+    for TunedModel { folder, setting } in &report.tuned {
+        let name = folder.file_name().unwrap_or(folder.as_os_str()).to_string_lossy();
+        let _ = writeln!(text, "tuned for the CPU: {name}: {setting}");
+    }
+    text += "\nSensors\n";
+    write_sensors(&mut text, &report.sensors);
+    if let Some(server) = &report.server {
+        text += "\n";
+        write_server(&mut text, server);
+    }
     text
+}
+
+fn write_server(text: &mut String, server: &Server) {
+    let open = if server.private { "" } else { ", not encrypted" };
+    let _ = writeln!(text, "Server {}{open}", server.url);
+    let mut line = |label: &str, value: &str| {
+        let _ = writeln!(text, "{:INDENT$}{label:LABEL$}{value}", "");
+    };
+    line("model", server.model.as_deref().unwrap_or("the first one that it has"));
+    line("privacy", server.privacy);
+    line("when", server.when);
+    match server.price_per_million {
+        Some(TokenPrice { input, output }) => {
+            let currency = server.currency.as_ref().map(|currency| format!(" {currency}")).unwrap_or_default();
+            line("price", &format!("{input} in, {output} out{currency} for a million tokens"));
+        }
+        None => line("price", "not in the settings"),
+    }
+    if let Some(reason) = &server.missing {
+        line("missing", reason);
+    }
 }
 
 fn about_processor(report: &SystemReport) -> String {
@@ -103,10 +136,40 @@ fn write_libraries(text: &mut String, libraries: &[Library]) {
     }
 }
 
+fn write_sensors(text: &mut String, sensors: &[Sensor]) {
+    let rows: Vec<_> = sensors.iter().map(|sensor| (sensor, shown(sensor))).collect();
+    let names = sensors.iter().map(|sensor| sensor.name.len()).max().unwrap_or(0);
+    let values = rows.iter().map(|(_, value)| value.chars().count()).max().unwrap_or(0);
+    for (sensor, value) in rows {
+        // Behind a value, what gave none stands in brackets.
+        let reason = |reason: &String| if sensor.value.is_some() { format!("({reason})") } else { reason.clone() };
+        let lines = sensor.source.iter().cloned().chain(sensor.reasons.iter().map(reason));
+        for (index, line) in lines.enumerate() {
+            let (name, value) = if index == 0 { (sensor.name, value.as_str()) } else { ("", "") };
+            let _ = writeln!(text, "{:INDENT$}{name:names$}  {value:values$}  {line}", "");
+        }
+    }
+}
+
+fn shown(sensor: &Sensor) -> String {
+    let Some(value) = sensor.value else { return "-".into() };
+    let of = sensor.of.as_ref().map(|of| format!(", {of}")).unwrap_or_default();
+    let number = match sensor.unit {
+        Unit::Percent => format!("{value:.0} %"),
+        Unit::PercentOfCore => format!("{value:.0} % of a core"),
+        Unit::Megahertz => format!("{value:.0} MHz"),
+        Unit::Celsius => format!("{value:.0} °C"),
+        Unit::Bytes => format!("{:.1} GiB", value / (1_u64 << 30) as f64),
+        Unit::Watts => format!("{value:.1} W"),
+    };
+    format!("{number}{of}")
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::report::{Provider, SCHEMA};
     use super::*;
+    use crate::engine::CpuSetting;
     use crate::telemetry::machine::Machine;
 
     fn machine() -> Machine {
@@ -174,7 +237,39 @@ mod tests {
                 ),
                 library("QNN plug-in", Some("2.7.0"), Some("named in the settings"), Some("/q/libplugin.so")),
             ],
+            sensors: vec![
+                sensor("cpu load", Unit::Percent, Some(12.5), None, "/proc/stat"),
+                sensor("cpu frequency", Unit::Megahertz, Some(2596.0), None, "/proc/cpuinfo"),
+                sensor("memory", Unit::Bytes, Some(25_769_803_776.0), None, "/proc/meminfo"),
+                Sensor {
+                    reasons: vec!["needs permission: /sys/class/powercap/intel-rapl:0/energy_uj".into()],
+                    ..sensor("power", Unit::Watts, Some(18.25), Some("SoC"), "/sys/class/hwmon/hwmon5/power1_average")
+                },
+                Sensor {
+                    source: None,
+                    reasons: vec!["no chip of the CPU".into(), "no zone of the CPU".into()],
+                    ..sensor("cpu temperature", Unit::Celsius, None, None, "")
+                },
+            ],
+            tuned: vec![TunedModel {
+                folder: "/c/models/smollm2".into(),
+                setting: CpuSetting { threads: 2, spinning: true, prefill_chunk: 64 },
+            }],
+            server: Some(Server {
+                url: "http://10.0.0.2:8080/v1".into(),
+                model: None,
+                private: false,
+                privacy: "ask",
+                when: "outgrown",
+                price_per_million: Some(TokenPrice { input: 0.5, output: 2.0 }),
+                currency: Some("EUR".into()),
+                missing: Some("the variable FAR_KEY, which api-key-env names, is not set".into()),
+            }),
         }
+    }
+
+    fn sensor(name: &'static str, unit: Unit, value: Option<f64>, of: Option<&str>, source: &str) -> Sensor {
+        Sensor { name, value, unit, of: of.map(Into::into), source: Some(source.into()), reasons: vec![] }
     }
 
     #[test]
@@ -183,6 +278,7 @@ mod tests {
 
         let mut bare = simulating();
         bare.machine = Machine { kernel: None, cores: None, threads: Some(1), memory: None, ..machine() };
+        bare.server = None;
         bare.devices = vec![
             device(DeviceKind::Npu, State::Unavailable, None),
             device(DeviceKind::Gpu, State::Unavailable, None),
@@ -194,6 +290,8 @@ mod tests {
         let mut broken = library("ONNX Runtime", None, Some("named by ORT_DYLIB_PATH"), Some("/x.so"));
         broken.missing = Some(missing("it cannot be loaded:\nno such symbol", Some("name another")));
         bare.libraries = vec![broken, library("QNN plug-in", None, None, None)];
+        bare.sensors.truncate(1);
+        bare.tuned.clear();
         insta::assert_snapshot!("bare", text(&bare));
     }
 
@@ -207,5 +305,9 @@ mod tests {
         assert_eq!(json["devices"][0]["execution_providers"][0]["name"], "QNNExecutionProvider");
         assert_eq!(json["devices"][1]["missing"][0]["remedy"], "name one in the settings");
         assert_eq!(json["libraries"][1]["origin"], "named in the settings");
+        let power = &json["sensors"][3];
+        assert_eq!((&power["value"], &power["unit"], &power["of"]), (&18.25.into(), &"W".into(), &"SoC".into()));
+        assert_eq!(json["sensors"][4]["value"], serde_json::Value::Null);
+        assert_eq!(json["sensors"][4]["reasons"][1], "no zone of the CPU");
     }
 }

@@ -1,9 +1,10 @@
-//! What does it cost the machine? Load, frequency, temperature, memory and power, or why they cannot be read.
+//! What does it cost the machine? Load, frequency, temperature, memory, power and the NPU, or why they cannot be read.
 
 use ratatui::text::{Line, Span};
 
 use crate::telemetry::Reading;
 use crate::telemetry::device::DeviceSample;
+use crate::telemetry::device::npu::{LoadOf, NpuLoad, NpuSample};
 use crate::telemetry::device::power::Power;
 
 use super::super::format;
@@ -15,11 +16,18 @@ const BAR: usize = 10;
 
 pub fn lines(state: &State, skin: &Skin, _columns: usize) -> Vec<Text> {
     let Some(sample) = &state.device else {
-        return ["cpu   ", "temp  ", "mem   ", "this  ", "power "]
+        return ["cpu   ", "npu   ", "temp  ", "mem   ", "this  ", "power "]
             .map(|label| Line::from(vec![skin.dim(label), skin.absent()]))
             .to_vec();
     };
-    vec![cpu(sample, skin), temperature(sample, skin), memory(sample, skin), process(sample, skin), power(sample, skin)]
+    vec![
+        cpu(sample, skin),
+        npu(&sample.npu, skin),
+        temperature(sample, skin),
+        memory(sample, skin),
+        process(sample, skin),
+        power(sample, skin),
+    ]
 }
 
 fn cpu(sample: &DeviceSample, skin: &Skin) -> Text {
@@ -39,6 +47,32 @@ fn cpu(sample: &DeviceSample, skin: &Skin) -> Text {
         }
         Reading::Unavailable(reason) => spans.extend([skin.dim("  GHz: "), why(reason, skin)]),
     }
+    Line::from(spans)
+}
+
+/// How busy it is, and beside it what else its driver tells.
+fn npu(sample: &NpuSample, skin: &Skin) -> Text {
+    let mut spans = vec![skin.dim("npu   ")];
+    match &sample.load {
+        Reading::Measured(NpuLoad { of: LoadOf::Asleep, .. }) => spans.push(skin.dim(LoadOf::Asleep.to_string())),
+        Reading::Measured(NpuLoad { percent, of }) => {
+            spans.push(skin.number(pad_left(&format!("{percent:.0}"), 4)));
+            spans.push(skin.dim(" %  "));
+            spans.extend(skin.gauge(f64::from(*percent) / 100.0, BAR));
+            if *of != LoadOf::Device {
+                spans.push(skin.dim(format!("  {of}")));
+            }
+        }
+        Reading::Unavailable(reason) => spans.push(why(reason, skin)),
+    }
+    let mut also = |value: Option<String>, unit: &str| {
+        if let Some(value) = value {
+            spans.extend([skin.number(format!("  {value}")), skin.dim(format!(" {unit}"))]);
+        }
+    };
+    also(sample.mhz.measured().map(|mhz| format!("{:.1}", *mhz as f64 / 1000.0)), "GHz");
+    also(sample.celsius.measured().map(|celsius| format!("{celsius:.0}")), skin.glyphs.degrees);
+    also(sample.watts.measured().map(|watts| format!("{watts:.1}")), "W");
     Line::from(spans)
 }
 
@@ -113,5 +147,29 @@ mod tests {
         };
         assert_eq!(power_of(PowerSource::CpuPackages), "power 13.5 W  CPU packages");
         assert_eq!(power_of(PowerSource::Battery), "power 13.5 W  whole machine (battery)");
+    }
+
+    #[test]
+    fn the_npu_s_line_tells_what_its_driver_tells() {
+        fn unknown<T>() -> Reading<T> {
+            Reading::Unavailable("the driver does not tell".into())
+        }
+        let load = |percent, of| Reading::Measured(NpuLoad { percent, of });
+        let silent = NpuSample { load: unknown(), mhz: unknown(), celsius: unknown(), watts: unknown() };
+        let line = |sample: &NpuSample| npu(sample, &test_skin()).to_string();
+        assert_eq!(line(&silent), "npu   the driver does not tell");
+        let warm = NpuSample { celsius: Reading::Measured(54.4), ..silent.clone() };
+        assert_eq!(line(&warm), format!("npu   the driver does not tell  54 {}", test_skin().glyphs.degrees));
+        let asleep = NpuSample { load: load(0.0, LoadOf::Asleep), ..silent.clone() };
+        assert_eq!(line(&asleep), "npu   asleep");
+        let busy = NpuSample {
+            load: load(37.0, LoadOf::OwnPrograms),
+            mhz: Reading::Measured(1400),
+            watts: Reading::Measured(1.25),
+            ..silent
+        };
+        let line = line(&busy);
+        assert!(line.starts_with("npu     37 %  "), "{line}");
+        assert!(line.ends_with("  own programs  1.4 GHz  1.2 W"), "{line}");
     }
 }

@@ -76,7 +76,7 @@ fn wanted(panel: Panel, state: &State) -> usize {
         Panel::Speed => 3,
         Panel::Latency => CHART_ROWS.0 + 1,
         Panel::Route => route::rows(state),
-        Panel::Device => 5,
+        Panel::Device => 6,
     }
 }
 

@@ -1,14 +1,19 @@
-//! Electric power from what Linux exports: RAPL's energy counters of the CPU packages, or the battery while it discharges.
+//! Electric power, from the first of these that tells it: RAPL's energy counters of the CPU packages, the processor's or
+//! the machine's own meter in hwmon, the battery while it discharges; on Windows and macOS what the system offers.
 //!
-//! Reads files below one root, so any tree with the same files will do; where there is none, as on other systems, it says
-//! so. What the watts are of differs (the CPU packages, the whole machine), so they come with their source.
+//! Files are read below one root, so any tree with the same files will do. What the watts are of differs (the CPU
+//! packages, the whole machine), so they come with their source.
 
-use std::fs;
-use std::io;
-use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+mod battery;
+mod hwmon;
+mod rapl;
+
+use std::path::Path;
+use std::time::Instant;
 
 use super::super::Reading;
+use super::native;
+use super::probe::{Origin, Sensor};
 
 /// Measured power.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -21,6 +26,10 @@ pub struct Power {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PowerSource {
     CpuPackages,
+    /// The processor with all else on its chip, as graphics and NPU.
+    Chip,
+    /// Everything, by a meter of its own.
+    Machine,
     Battery,
 }
 
@@ -28,141 +37,45 @@ impl std::fmt::Display for PowerSource {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.pad(match self {
             Self::CpuPackages => "CPU packages",
+            Self::Chip => "SoC",
+            Self::Machine => "whole machine (meter)",
             Self::Battery => "whole machine (battery)",
         })
     }
 }
 
-/// Longer than this between two looks and an energy counter may have gone round more than once, unseen.
-const LONGEST_GAP: Duration = Duration::from_secs(60);
+/// Where Linux shows its sensors.
+pub const SYSFS: &str = "/sys";
 
-/// Shorter than this and the counter's own steps are too much of the difference.
-const SHORTEST_GAP: Duration = Duration::from_millis(50);
-
-#[derive(Debug)]
-pub struct PowerProbe {
-    packages: Vec<Counter>,
-    batteries: Vec<PathBuf>,
-}
+pub struct PowerProbe(Sensor<Power>);
 
 impl PowerProbe {
-    /// Looks for sensors below `root` (`/sys`), once: packages and batteries do not come and go while a chat runs.
+    /// Looks for sensors below `root` (`SYSFS`), once: packages and batteries do not come and go while a chat runs. What
+    /// is no file is asked only where the root is this machine's.
     pub fn new(root: &Path, now: Instant) -> Self {
-        let mut packages: Vec<_> = entries(&root.join("class/powercap"))
-            .into_iter()
-            // `intel-rapl:0` is a package, `intel-rapl:0:1` a part of it. A platform zone would count packages again.
-            .filter(|zone| name_of(zone).strip_prefix("intel-rapl:").is_some_and(|rest| !rest.contains(':')))
-            .filter(|zone| text(&zone.join("name")).is_ok_and(|name| name.starts_with("package")))
-            .map(|zone| Counter { zone, last: None })
-            .collect();
-        for package in &mut packages {
-            let _ = package.watts(now);
-        }
-        let batteries = entries(&root.join("class/power_supply"))
-            .into_iter()
-            .filter(|supply| text(&supply.join("type")).is_ok_and(|kind| kind == "Battery"))
-            // A mouse's or a pen's battery is not what the machine runs on.
-            .filter(|supply| !text(&supply.join("scope")).is_ok_and(|scope| scope == "Device"))
-            .collect();
-        Self { packages, batteries }
+        let files = [rapl::find(root, now), hwmon::find(root, now), battery::find(root)];
+        let native = if root == Path::new(SYSFS) { native::power() } else { Vec::new() };
+        Self(Sensor::first_of(files.into_iter().chain(native)))
     }
 
     pub fn read(&mut self, now: Instant) -> Reading<Power> {
-        let measured = |watts: f64, source| Reading::Measured(Power { watts: watts as f32, source });
-        let packages = self.packages.iter_mut().map(|package| package.watts(now)).collect::<Vec<_>>();
-        let reason = match packages.into_iter().collect::<Result<Vec<_>, _>>() {
-            Ok(watts) if !watts.is_empty() => return measured(watts.iter().sum(), PowerSource::CpuPackages),
-            Ok(_) => None,
-            Err(reason) => Some(reason),
-        };
-        match self.battery_watts() {
-            Ok(watts) => measured(watts, PowerSource::Battery),
-            Err(battery_reason) => Reading::Unavailable(reason.unwrap_or(battery_reason)),
-        }
+        self.0.read(now)
     }
 
-    /// What flows out of all batteries together. While one charges, its flow is not what the machine uses.
-    fn battery_watts(&self) -> Result<f64, String> {
-        let is_discharging = |battery: &&PathBuf| text(&battery.join("status")).is_ok_and(|s| s == "Discharging");
-        let discharging: Vec<_> = self.batteries.iter().filter(is_discharging).collect();
-        if self.batteries.is_empty() {
-            return Err("no readable sensor".into());
-        }
-        if discharging.is_empty() {
-            return Err("no readable sensor: on mains, the battery does not tell".into());
-        }
-        let watts = discharging.into_iter().map(|battery| battery_watts(battery)).sum::<Option<f64>>();
-        watts
-            .filter(|watts| *watts > 0.0)
-            .ok_or_else(|| "no readable sensor: the battery does not tell its flow".into())
+    pub fn origin(&self) -> &Origin {
+        self.0.origin()
     }
 }
 
-/// Some batteries tell power, some current and voltage; some drivers give a discharge as negative.
-fn battery_watts(battery: &Path) -> Option<f64> {
-    let micro = |file: &str| number(&battery.join(file)).ok().map(|value| value.abs() / 1e6);
-    micro("power_now").or_else(|| Some(micro("current_now")? * micro("voltage_now")?))
-}
-
-/// One package's energy counter, in microjoules; it goes round.
-#[derive(Debug)]
-struct Counter {
-    zone: PathBuf,
-    last: Option<(Instant, f64)>,
-}
-
-impl Counter {
-    /// Mean power since the last look that gave a value.
-    fn watts(&mut self, now: Instant) -> Result<f64, String> {
-        let path = self.zone.join("energy_uj");
-        let energy = number(&path).map_err(|error| match error.kind() {
-            io::ErrorKind::PermissionDenied => format!("needs permission: {}", path.display()),
-            _ => format!("{} cannot be read: {error}", path.display()),
-        })?;
-        let Some((then, before)) = self.last else {
-            self.last = Some((now, energy));
-            return Err("measuring".into());
-        };
-        let gap = now.saturating_duration_since(then);
-        if gap < SHORTEST_GAP {
-            return Err("measuring".into());
-        }
-        self.last = Some((now, energy));
-        if gap > LONGEST_GAP {
-            return Err("measuring".into());
-        }
-        let mut used = energy - before;
-        if used < 0.0 {
-            used += number(&self.zone.join("max_energy_range_uj")).unwrap_or(0.0);
-        }
-        // Virtual machines show counters that never move.
-        if used <= 0.0 {
-            return Err("no readable sensor: the energy counter stands still".into());
-        }
-        Ok(used / 1e6 / gap.as_secs_f64())
-    }
-}
-
-fn entries(folder: &Path) -> Vec<PathBuf> {
-    let mut paths: Vec<_> = fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path()).collect();
-    paths.sort();
-    paths
-}
-
-fn name_of(path: &Path) -> String {
-    path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
-}
-
-fn text(path: &Path) -> io::Result<String> {
-    Ok(fs::read_to_string(path)?.trim().to_owned())
-}
-
-fn number(path: &Path) -> io::Result<f64> {
-    text(path)?.parse::<i64>().map(|value| value as f64).map_err(io::Error::other)
+fn measured(watts: f64, source: PowerSource) -> Reading<Power> {
+    Reading::Measured(Power { watts: watts as f32, source })
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+    use std::time::Duration;
+
     use super::*;
 
     /// A tree like /sys, and a clock that is turned by hand.
