@@ -19,7 +19,20 @@ pub struct Cli {
     #[command(subcommand)]
     pub command: Option<Command>,
     #[command(flatten)]
+    pub connect: ConnectArgs,
+    #[command(flatten)]
     pub chat: ChatArgs,
+}
+
+/// The chat over a server.
+#[derive(Debug, Clone, Default, Args)]
+pub struct ConnectArgs {
+    /// Chat over a server that speaks OpenAI's interface, as `ortalk serve` does; no model is loaded on this machine.
+    #[arg(long, value_name = "URL")]
+    pub connect: Option<String>,
+    /// The environment variable that has the server's key; the default is ORTALK_API_KEY.
+    #[arg(long, value_name = "NAME", requires = "connect")]
+    pub api_key_env: Option<String>,
 }
 
 /// The ends of the help texts: what to type first.
@@ -27,6 +40,7 @@ const EXAMPLES: &str = "\
 Examples:
   ortalk                              Chat on the screen
   ortalk -m qwen2.5-0.5b-q4_0.gguf    Chat with a model of yours
+  ortalk --connect http://host:8080   Chat with the model of a server
   ortalk run \"Name three rivers.\"     One answer, for scripts and pipes";
 
 const RUN_EXAMPLES: &str = "\
@@ -188,6 +202,9 @@ pub struct ChatArgs {
     /// How a lane is chosen where none is asked for; the default is auto.
     #[arg(long, help_heading = LANES, value_name = "POLICY")]
     pub policy: Option<Policy>,
+    /// Let this conversation be sent to the server of the remote lane, where its privacy is `ask` in the settings.
+    #[arg(long, help_heading = LANES)]
+    pub allow_remote: bool,
     /// Run the NPU lane on QNN's simulator, where there is no NPU. Much slower than the CPU: for trying things out.
     ///
     /// Fetches QNN's plug-in and builds the model for the NPU, which takes minutes the first time.

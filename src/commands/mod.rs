@@ -6,6 +6,7 @@ mod bench;
 mod bill_json;
 mod build;
 mod chat;
+mod connect;
 pub mod fetch;
 mod inspect;
 mod lanes;
@@ -66,6 +67,9 @@ fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
         Some(Command::Setup(args)) => setup::run(&args),
         Some(Command::Sys(args)) => sys::run(&args),
         Some(Command::Worker(task)) => worker::run(task),
-        None => chat::run(&cli.chat),
+        None => match &cli.connect.connect {
+            Some(url) => connect::run(url, &cli.connect, &cli.chat),
+            None => chat::run(&cli.chat),
+        },
     }
 }

@@ -187,6 +187,7 @@ mod tests {
             threads: None,
             memory: Some(memory),
             measured: Default::default(),
+            remote: None,
             source: open,
         };
         let said = "the cpu lane takes 3.5 GB with a context of 4864 tokens; 3.5 GB of 16.0 GB are available, which is \

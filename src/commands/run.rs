@@ -14,8 +14,8 @@ use super::session;
 use crate::bill::Tab;
 use crate::cli::RunArgs;
 use crate::engine::{
-    ChatMessage, ChatRequest, FinishReason, Finished, GenerationEvent, GenerationStream, LaneChange, LaneId, LaneState,
-    Role, RoutingDecision, Usage,
+    ChatMessage, ChatRequest, EngineSnapshot, FinishReason, Finished, GenerationEvent, GenerationStream, LaneChange,
+    LaneId, LaneState, RemoteUsage, Role, RoutingDecision, Usage,
 };
 
 /// For so long at the most the power without an answer is looked at, where there is a sensor.
@@ -48,6 +48,11 @@ pub fn run(args: RunArgs) -> anyhow::Result<ExitCode> {
     let books = prepared.books("run");
     let mut tab = books.open(&engine.snapshot().model);
     let followed = follow(engine.submit(request), &mut display, &mut tab);
+    if let Ok((_, finished)) = &followed
+        && let Some(cost) = finished.usage.remote.and_then(|usage| engine.snapshot().remote_cost(usage))
+    {
+        tab.charge(cost);
+    }
     // Who reads JSON reads it when all is over, and then a moment more tells what the machine uses anyway.
     let bill = tab.close_after(if args.json { IDLE_LOOK } else { Duration::ZERO });
     if let Some(complaint) = &bill.complaint {
@@ -64,12 +69,26 @@ pub fn run(args: RunArgs) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     print_now("\n")?;
+    if let Some(remote) = finished.usage.remote {
+        eprintln!("ortalk: {}", server_bill(remote, &engine.snapshot()));
+    }
     if let Some(why) = cut(&finished.reason) {
         let Usage { completion_tokens, thinking_tokens, .. } = finished.usage;
         let thinking = if thinking_tokens == completion_tokens { ", while it was still thinking" } else { "" };
         eprintln!("ortalk: the answer was cut after {completion_tokens} tokens ({why}){thinking}");
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// What a server did of the answer, and what it takes for that.
+fn server_bill(usage: RemoteUsage, engine: &EngineSnapshot) -> String {
+    let RemoteUsage { prompt_tokens, completion_tokens, is_estimate } = usage;
+    let server = engine.lanes.iter().find_map(|lane| lane.remote.as_ref());
+    let host = server.map_or("a server", |server| server.host.as_str());
+    let price = server.and_then(|server| server.price.as_ref());
+    let cost = price.map_or_else(String::new, |price| format!(": {}", price.show(usage)));
+    let estimate = if is_estimate { "est. " } else { "" };
+    format!("{estimate}{prompt_tokens} tokens to {host} and {completion_tokens} from it{cost}")
 }
 
 /// What cut the answer before its own end.

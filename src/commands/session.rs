@@ -19,7 +19,8 @@ use crate::builder::{self, BuildOptions, SamplingDefaults};
 use crate::cli::ChatArgs;
 use crate::config::Settings;
 use crate::engine::{
-    AnswerSettings, ChosenBy, CpuSetting, Engine, EngineOptions, LaneId, LaneSource, Policy, RatesListener, Sampling,
+    AnswerSettings, ChosenBy, CpuSetting, Engine, EngineOptions, LaneId, LaneSource, LaneSpec, Policy, RatesListener,
+    RouteError, Sampling,
 };
 use crate::hub::Purpose;
 use crate::ledger::Ledger;
@@ -125,6 +126,7 @@ impl Prepared {
             cpu,
             room: &self.room,
             npu: &self.npu,
+            remote: self.remote()?,
             plugin_folders: &folders,
             log,
         };
@@ -142,6 +144,17 @@ impl Prepared {
         let listener: RatesListener =
             Box::new(move |lane| rates.keep(lane.id, lane.emulated, lane.threads, lane.measured));
         Ok(Engine::load(EngineOptions { model, lanes, emulation: self.npu.emulation, listener: Some(listener) })?)
+    }
+
+    /// The lane of the settings' server.
+    fn remote(&self) -> anyhow::Result<Option<LaneSpec>> {
+        let key = |variable: &str| std::env::var(variable).ok();
+        let lane = lanes::remote(&self.settings, &key)
+            .with_context(|| format!("[remote] in '{}' is not right", self.paths.settings_file().display()))?;
+        if lane.is_none() && self.answers.lane == Some(LaneId::Remote) {
+            bail!(RouteError::NoServer);
+        }
+        Ok(lane)
     }
 
     /// What answers take is measured and written down here. `via` names what asks: `chat`, `run`, `serve`.
@@ -163,6 +176,7 @@ impl Prepared {
         match lane {
             LaneId::Npu => self.npu.bundle.as_deref(),
             LaneId::Cpu => Some(&self.model),
+            LaneId::Remote => None,
         }
     }
 
@@ -299,7 +313,7 @@ pub fn model_source(
 }
 
 /// Arguments come before settings, settings before what the model's folder suggests.
-fn answer_settings(args: &ChatArgs, settings: &Settings, suggested: &Sampling) -> anyhow::Result<AnswerSettings> {
+pub fn answer_settings(args: &ChatArgs, settings: &Settings, suggested: &Sampling) -> anyhow::Result<AnswerSettings> {
     let sampling = Sampling {
         temperature: args.temperature.or(settings.temperature).unwrap_or(suggested.temperature),
         top_k: args.top_k.or(settings.top_k).unwrap_or(suggested.top_k),
@@ -322,6 +336,7 @@ fn answer_settings(args: &ChatArgs, settings: &Settings, suggested: &Sampling) -
         thinking: args.think.or(settings.think),
         policy: args.policy.map_or_else(|| policy(settings.policy.as_deref()), Ok)?,
         lane: args.lane,
+        allow_remote: args.allow_remote,
     })
 }
 

@@ -66,6 +66,7 @@ pub fn cpu_lane(
         threads: Some(Threads { count: threads, spinning, chosen_by }),
         memory: None,
         measured: MeasuredRates::default(),
+        remote: None,
         source: LaneSource::Open(Box::new(open)),
     }
 }

@@ -11,6 +11,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use super::event::GenerationEvent;
 use super::job::{Job, Request};
 use super::request::Sampling;
+use super::route::RemoteUse;
 use super::thinking::ThinkingSplitter;
 use super::tool_calls::CallFinder;
 use crate::decoder::{DecodeError, Decoder};
@@ -70,6 +71,8 @@ pub fn job_with(
         constraint: None,
         pinned,
         measure: None,
+        chat: None,
+        remote: RemoteUse::default(),
         submitted: Instant::now(),
         events,
     });

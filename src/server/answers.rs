@@ -62,15 +62,18 @@ impl Answers {
         if *app.phase.borrow() != Phase::Running {
             return Err(ApiError::stopping());
         }
-        let places = app.admission.enter(asks.len(), predicted_answer(&app.engine.snapshot()))?;
+        let engine = app.engine.snapshot();
+        app.books.iter().for_each(|books| books.observe(&engine.lanes));
+        let places = app.admission.enter(asks.len(), predicted_answer(&engine))?;
         let first = asks.first().cloned();
         let submit = |ask| {
+            let tab = app.books.as_ref().map(|books| books.open(app.model()));
             let submitted = Instant::now();
             let events = match ask {
                 Ask::Chat(request) => app.engine.submit(request),
                 Ask::Complete(request) => app.engine.complete(request),
             };
-            Answer { events: Some(events), observer: app.metrics.answer(submitted), submitted }
+            Answer { events: Some(events), observer: app.metrics.answer(submitted, tab), submitted }
         };
         let mut answers = Self {
             answers: asks.into_iter().map(submit).collect(),

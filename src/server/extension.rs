@@ -10,8 +10,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::engine::{
     self, ContextTrim, EngineSnapshot, FinishReason, GenerationEvent, LaneChange, LaneId, LaneState, LaneStatus,
-    MeasuredRates, MemoryPlan, Placement, Policy, PrefillProgress, RoutingDecision, Rule, ThinkingChoice, Threads,
-    TokenLogprob, TokenLogprobs,
+    MeasuredRates, MemoryPlan, Placement, Policy, PrefillProgress, RemoteStatus, RemoteUsage, RoutingDecision, Rule,
+    ThinkingChoice, Threads, TokenLogprob, TokenLogprobs,
 };
 
 /// The request's field `ortalk`.
@@ -193,6 +193,9 @@ pub struct Usage {
     pub completion_tokens: usize,
     pub thinking_tokens: usize,
     pub reused_tokens: usize,
+    /// What a server behind this one did of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub remote: Option<RemoteUsage>,
 }
 
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
@@ -238,6 +241,9 @@ pub struct Lane {
     /// Tokens per second.
     pub prefill_rate: Option<f64>,
     pub decode_rate: Option<f64>,
+    /// Of a server behind this one; its key is not here.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub remote: Option<RemoteStatus>,
     /// Requests.
     pub running: usize,
     pub waiting: usize,
@@ -441,6 +447,7 @@ impl From<&engine::Finished> for Finished {
                 completion_tokens: usage.completion_tokens,
                 thinking_tokens: usage.thinking_tokens,
                 reused_tokens: usage.reused_tokens,
+                remote: usage.remote,
             },
             timings: Timings {
                 ttft_ms: timings.ttft.map(Into::into),
@@ -471,6 +478,7 @@ impl From<Finished> for engine::Finished {
                 completion_tokens: usage.completion_tokens,
                 thinking_tokens: usage.thinking_tokens,
                 reused_tokens: usage.reused_tokens,
+                remote: usage.remote,
             },
             timings: engine::Timings {
                 ttft: timings.ttft_ms.map(Into::into),
@@ -541,6 +549,7 @@ impl Lane {
             placement: graphs.collect(),
             prefill_rate: status.measured.prefill,
             decode_rate: status.measured.decode,
+            remote: status.remote.clone(),
             running: status.running,
             waiting: status.waiting,
         }
@@ -574,6 +583,7 @@ impl Lane {
             }),
             placement: graphs.collect(),
             measured: MeasuredRates { prefill: self.prefill_rate, decode: self.decode_rate },
+            remote: self.remote,
             running: self.running,
             waiting: self.waiting,
         }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
-use crate::engine::{GenerationEvent, GenerationStream};
+use crate::engine::{ChatRequest, GenerationEvent, GenerationStream, RoutingDecision};
 
 use super::backend::Backend;
 use super::event::{Effect, Event, Exit, SuspendedBy};
@@ -194,15 +194,11 @@ impl Driver {
             Effect::Submit(request) => self.stream = self.backend.as_ref().map(|backend| backend.submit(request)),
             Effect::CancelGeneration => self.stream = None,
             Effect::Preview { revision, request } => {
-                if let Some(backend) = self.backend.clone() {
-                    let sender = self.sender.clone();
-                    std::thread::Builder::new().name("preview".into()).spawn(move || {
-                        let result = catch_unwind(AssertUnwindSafe(|| backend.preview(&request)))
-                            .unwrap_or_else(|_| Err("the router broke; the log says where".to_string()));
-                        let _ = sender.send(Message::Event(Event::Previewed { revision, result }));
-                    })?;
+                if self.backend.as_ref().is_some_and(|backend| backend.previews()) {
+                    self.ask_router(request, move |result| Event::Previewed { revision, result })?;
                 }
             }
+            Effect::Weigh(request) => self.ask_router(request, Event::Weighed)?,
             Effect::RefreshSnapshot => {
                 if let Some(backend) = &self.backend {
                     let snapshot = backend.snapshot();
@@ -224,6 +220,27 @@ impl Driver {
             Effect::Quit(exit) => return Ok(Some(exit)),
         }
         Ok(None)
+    }
+}
+
+/// What the router said, as an event.
+type Answered = Result<RoutingDecision, String>;
+
+impl Driver {
+    /// On a thread of its own: the tokenizer may take its time.
+    fn ask_router(
+        &self,
+        request: ChatRequest,
+        event: impl FnOnce(Answered) -> Event + Send + 'static,
+    ) -> io::Result<()> {
+        let Some(backend) = self.backend.clone() else { return Ok(()) };
+        let sender = self.sender.clone();
+        std::thread::Builder::new().name("preview".into()).spawn(move || {
+            let result = catch_unwind(AssertUnwindSafe(|| backend.preview(&request)))
+                .unwrap_or_else(|_| Err("the router broke; the log says where".to_string()));
+            let _ = sender.send(Message::Event(event(result)));
+        })?;
+        Ok(())
     }
 }
 

@@ -32,6 +32,8 @@ pub enum Event {
         revision: u64,
         result: Result<RoutingDecision, String>,
     },
+    /// What the router said about the message that waits at the head of the queue.
+    Weighed(Result<RoutingDecision, String>),
     Device(Box<DeviceSample>),
     /// A deadline that `State::deadline` named has come.
     Tick,
@@ -63,6 +65,8 @@ pub enum Effect {
         revision: u64,
         request: ChatRequest,
     },
+    /// Ask the router likewise; answered by `Event::Weighed`.
+    Weigh(ChatRequest),
     /// Read the engine's state; answered by `Event::Snapshot`.
     RefreshSnapshot,
     /// Give the terminal back and stop the process until it is continued.

@@ -6,8 +6,9 @@ use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
 use crate::engine::{
     AnswerSettings, ChosenBy, EngineSnapshot, FinishReason, Finished, GenerationEvent, GraphPlacement, LaneChange,
-    LaneId, LaneState, LaneStatus, MeasuredRates, Placement, Policy, PrefillProgress, Rejection, RoutingDecision, Rule,
-    Sampling, ThinkingChoice, Threads, Timings, Token, Usage,
+    LaneId, LaneState, LaneStatus, MeasuredRates, Placement, Policy, PrefillProgress, Price, Privacy, Rejection,
+    RemotePlace, RemoteStatus, RoutingDecision, Rule, Sampling, ThinkingChoice, Threads, Timings, Token, TokenPrice,
+    Usage,
 };
 use crate::telemetry::Reading;
 use crate::telemetry::device::DeviceSample;
@@ -38,6 +39,7 @@ impl Desk {
             thinking: None,
             policy: Policy::Auto,
             lane: None,
+            allow_remote: false,
         };
         let state = State::new(settings, "/example/ortalk.log".into(), now);
         Self { state, now }
@@ -137,6 +139,7 @@ impl Desk {
                 completion_tokens: latencies.len() + 1,
                 thinking_tokens: self.thinking_tokens(),
                 reused_tokens: 100,
+                remote: None,
             },
             timings: Timings {
                 ttft: Some(ms(2000)),
@@ -183,6 +186,7 @@ pub fn snapshot() -> EngineSnapshot {
         memory: None,
         placement,
         measured: MeasuredRates::default(),
+        remote: None,
         running: 0,
         waiting: 0,
     };
@@ -196,6 +200,53 @@ pub fn snapshot() -> EngineSnapshot {
             lane(LaneId::Npu, npu, 500, static_graphs.map(|(name, ep, nodes)| graph(name, ep, nodes)).into()),
             lane(LaneId::Cpu, cpu, 8000, vec![graph("model", cpu, 300)]),
         ],
+    }
+}
+
+/// With a server that wants to be asked about.
+pub fn snapshot_with_server() -> EngineSnapshot {
+    let mut snapshot = snapshot();
+    let server = RemoteStatus {
+        url: "https://api.example.com/v1".into(),
+        host: "api.example.com".into(),
+        model: Some("far-model".into()),
+        is_private: true,
+        privacy: Privacy::Ask,
+        place: RemotePlace::Outgrown,
+        price: Some(Price { per_million: TokenPrice { input: 0.5, output: 2.0 }, currency: Some("EUR".into()) }),
+    };
+    snapshot.lanes.push(LaneStatus {
+        id: LaneId::Remote,
+        execution_provider: "OpenAI-compatible server".into(),
+        emulated: false,
+        context_limit: 100_000,
+        threads: None,
+        placement: Vec::new(),
+        remote: Some(server),
+        ..snapshot.lanes[1].clone()
+    });
+    snapshot
+}
+
+/// A conversation that only the server holds.
+pub fn outgrown_decision() -> RoutingDecision {
+    let too_long = |lane, context_limit| Rejection {
+        lane,
+        reason: format!("20100 tokens, context of {context_limit}"),
+        context_limit,
+        predicted_total: None,
+    };
+    RoutingDecision {
+        lane: LaneId::Remote,
+        execution_provider: "OpenAI-compatible server".into(),
+        rule: Rule::Outgrown,
+        prompt_tokens: 20_000,
+        needed_tokens: 20_100,
+        context_limit: 100_000,
+        predicted_ttft: None,
+        predicted_total: None,
+        rejected: vec![too_long(LaneId::Npu, 500), too_long(LaneId::Cpu, 8000)],
+        ..decision()
     }
 }
 

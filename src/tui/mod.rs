@@ -10,6 +10,7 @@ mod block;
 mod command;
 mod composer;
 mod composer_view;
+mod consent;
 mod conversation;
 mod driver;
 mod event;

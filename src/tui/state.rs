@@ -11,6 +11,7 @@ use crate::telemetry::device::DeviceSample;
 use super::answer::Answer;
 use super::command::{self, Message};
 use super::composer::Composer;
+use super::consent::{Consent, Gate};
 use super::conversation::Conversation;
 use super::layout::Layout;
 use super::panels::Panel;
@@ -55,6 +56,8 @@ pub struct State {
     pub composer: Composer,
     /// Messages that wait for the engine or for the running answer.
     pub queue: Vec<String>,
+    pub gate: Gate,
+    pub consent: Consent,
     /// The running answer, or the last one.
     pub answer: Option<Answer>,
     pub device: Option<DeviceSample>,
@@ -76,6 +79,7 @@ pub struct State {
 
 impl State {
     pub fn new(settings: AnswerSettings, log_file: PathBuf, now: Instant) -> Self {
+        let consent = Consent { always: settings.allow_remote, declined: false };
         Self {
             engine: EngineState::Loading { since: now },
             settings,
@@ -85,6 +89,8 @@ impl State {
             conversation: Conversation::default(),
             composer: Composer::default(),
             queue: Vec::new(),
+            gate: Gate::Open,
+            consent,
             answer: None,
             device: None,
             preview: Preview::default(),

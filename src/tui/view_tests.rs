@@ -6,12 +6,17 @@ use ratatui::backend::TestBackend;
 use ratatui::buffer::Buffer;
 
 use super::super::event::Event;
-use super::super::fixtures::{ANSWER, Desk, lane_change, ms, short_decision, snapshot_with};
+use super::super::fixtures::{
+    ANSWER, Desk, lane_change, ms, outgrown_decision, short_decision, snapshot_with, snapshot_with_server,
+};
 use super::super::glyphs;
 use super::super::skin::test_skin;
 use super::super::theme::Theme;
 use super::*;
-use crate::engine::{FinishReason, GenerationEvent, LaneId, LaneState, PrefillProgress, RoutingDecision, Rule};
+use crate::engine::{
+    FinishReason, Finished, GenerationEvent, LaneId, LaneState, PrefillProgress, RemoteUsage, RoutingDecision, Rule,
+    Timings, Usage,
+};
 use crossterm::event::KeyCode;
 
 pub fn render(desk: &mut Desk, columns: u16, rows: u16) -> Buffer {
@@ -126,6 +131,42 @@ fn a_lane_that_fails_mid_answer() {
             desk.token_on(lane, word);
             desk.wait(20);
         }
+        desk
+    });
+}
+
+/// A long conversation that only a server holds, before a person has said what may become of it.
+fn asking() -> Desk {
+    let mut desk = Desk::ready();
+    desk.event(Event::EngineLoaded(snapshot_with_server()));
+    desk.send("What do these three reports have in common?");
+    desk.event(Event::Weighed(Ok(outgrown_decision())));
+    desk
+}
+
+#[test]
+fn a_server_is_asked_about() {
+    screens("a_server_is_asked_about", asking);
+}
+
+#[test]
+fn a_server_answers() {
+    screens("a_server_answers", || {
+        let mut desk = asking();
+        desk.key(KeyCode::Char('y'));
+        desk.generation(GenerationEvent::Routed(outgrown_decision()));
+        desk.wait(800);
+        for word in ["All three ", "ask for ", "more time."] {
+            desk.token_on(LaneId::Remote, word);
+            desk.wait(100);
+        }
+        let remote = RemoteUsage { prompt_tokens: 20_000, completion_tokens: 9, is_estimate: false };
+        let latencies = desk.state.answer.as_ref().unwrap().latencies().to_vec();
+        desk.generation(GenerationEvent::Finished(Finished {
+            reason: FinishReason::Stop,
+            usage: Usage { prompt_tokens: 20_000, completion_tokens: 9, remote: Some(remote), ..Usage::default() },
+            timings: Timings { ttft: Some(ms(800)), token_latencies: latencies, ..Timings::default() },
+        }));
         desk
     });
 }

@@ -131,6 +131,7 @@ fn each_setting_gives_the_same_text() {
                 thinking: None,
                 policy: Policy::Auto,
                 lane: None,
+                allow_remote: false,
             };
             let mut events = engine.submit(settings.request([ChatMessage::new(Role::User, question)]));
             let mut answer = String::new();

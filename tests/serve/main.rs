@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod api;
+mod bench;
 mod client;
 mod faults;
 mod metrics;

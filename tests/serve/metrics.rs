@@ -40,7 +40,7 @@ fn they_agree_with_what_clients_counted() {
     let mut count = |key: &str, by: f64| *counted.entry(key.to_owned()).or_default() += by;
     let request_key =
         |endpoint: &str, status: u16| format!("ortalk_http_requests_total endpoint={endpoint} status={status}");
-    let mut usage_of = |usage: &Value, answers: f64, count: &mut dyn FnMut(&str, f64)| {
+    let usage_of = |usage: &Value, answers: f64, count: &mut dyn FnMut(&str, f64)| {
         let number = |path: &str| usage.pointer(path).and_then(Value::as_f64).unwrap();
         count("ortalk_tokens_total kind=prompt lane=cpu", answers * number("/prompt_tokens"));
         count("ortalk_tokens_total kind=completion lane=cpu", number("/completion_tokens"));
@@ -87,7 +87,7 @@ fn they_agree_with_what_clients_counted() {
     drop(events);
     count(&request_key(CHAT, 200), 1.0);
     count("ortalk_answers_total finish_reason=cancelled", 1.0);
-    assert!(server.becomes_idle(Duration::from_secs(20)));
+    assert!(server.becomes_idle(Duration::from_secs(20)) && server.closes_connections(Duration::from_secs(20)));
 
     let found = parsed(&get(server.address, "/metrics").text());
     // The one who left has no usage; nobody knows how many tokens it got.

@@ -176,10 +176,18 @@ TOOLS = [
 def tools():
     ask = [{"role": "user", "content": "What is the weather in Oslo?"}]
     for choice in ["required", {"type": "function", "function": {"name": "get_weather"}}]:
-        request = dict(model=MODEL, messages=ask, tools=TOOLS, tool_choice=choice, temperature=0, max_tokens=200)
+        request = dict(
+            model=MODEL,
+            messages=ask,
+            tools=TOOLS,
+            tool_choice=choice,
+            parallel_tool_calls=False,
+            temperature=0,
+            max_tokens=200,
+        )
         answer = client.chat.completions.create(**request)
         assert answer.choices[0].finish_reason in ("tool_calls", "stop"), answer
-        (call, *_) = answer.choices[0].message.tool_calls
+        (call,) = answer.choices[0].message.tool_calls
         arguments = json.loads(call.function.arguments)
         assert call.function.name == "get_weather" and set(arguments) == {"city", "unit"}, answer
         assert arguments["unit"] in ("celsius", "fahrenheit")

@@ -120,6 +120,7 @@ fn what_is_asked_of_the_sampler_reaches_it() {
     let plain = server.answers();
     let text = |fields: Value| {
         let mut request = capital();
+        request["max_tokens"] = 24.into();
         request.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
         server.ask("/v1/chat/completions", &request).json()["choices"][0]["message"]["content"].clone()
     };

@@ -106,11 +106,20 @@ impl Server {
 
     /// Waits until no answer runs or waits.
     pub fn becomes_idle(&self, patience: Duration) -> bool {
+        self.becomes(patience, |page| {
+            sum(page, "ortalk_answers_running", &[]) + sum(page, "ortalk_queue_length", &[]) == 0.0
+        })
+    }
+
+    /// Waits until no connection is open but the one that asks.
+    pub fn closes_connections(&self, patience: Duration) -> bool {
+        self.becomes(patience, |page| sum(page, "ortalk_connections", &[]) == 1.0)
+    }
+
+    fn becomes(&self, patience: Duration, wanted: impl Fn(&str) -> bool) -> bool {
         let until = Instant::now() + patience;
         loop {
-            let page = self.metrics();
-            let busy = sum(&page, "ortalk_answers_running", &[]) + sum(&page, "ortalk_queue_length", &[]);
-            if busy == 0.0 {
+            if wanted(&self.metrics()) {
                 return true;
             }
             if Instant::now() > until {

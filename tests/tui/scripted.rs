@@ -39,6 +39,7 @@ pub fn run(scenario: &str) {
             thinking: None,
             policy: Policy::Auto,
             lane: None,
+            allow_remote: false,
         },
         theme: std::env::var("ORTALK_TUI_THEME").ok(),
         log_file: std::env::var_os(LOG).map_or_else(|| std::env::temp_dir().join("ortalk-test.log"), Into::into),
@@ -86,6 +87,7 @@ fn lanes(broken: Option<&str>) -> Vec<LaneStatus> {
             memory: None,
             placement: vec![graph("prefill", npu, 4954), graph("decode", npu, 4504), graph("lm_head", cpu, 3)],
             measured: MeasuredRates::default(),
+            remote: None,
             running: 0,
             waiting: 0,
         },
@@ -100,6 +102,7 @@ fn lanes(broken: Option<&str>) -> Vec<LaneStatus> {
             memory: None,
             placement: vec![graph("model", cpu, 365)],
             measured: MeasuredRates { prefill: Some(800.0), decode: None },
+            remote: None,
             running: 0,
             waiting: 0,
         },
@@ -132,7 +135,8 @@ impl Backend for Scripted {
         let fits = needed_tokens <= CONTEXT.0 && self.broken().is_none() && self.scenario == "lanes";
         let lane = request.lane.unwrap_or(if fits { LaneId::Npu } else { LaneId::Cpu });
         let (other, reason) = match (lane, request.lane, self.broken()) {
-            (LaneId::Npu, ..) => (LaneId::Cpu, "npu comes first".to_string()),
+            // There is no server here.
+            (LaneId::Npu | LaneId::Remote, ..) => (LaneId::Cpu, "npu comes first".to_string()),
             (LaneId::Cpu, Some(_), _) => (LaneId::Npu, "you asked for cpu".to_string()),
             (LaneId::Cpu, None, Some(fault)) => (LaneId::Npu, format!("failed: {fault}")),
             (LaneId::Cpu, None, None) => (LaneId::Npu, format!("{needed_tokens} tokens, context of {}", CONTEXT.0)),
