@@ -11,7 +11,6 @@ mod chat;
 #[path = "../support/json_schema.rs"]
 mod json_schema;
 mod lanes;
-mod load;
 mod numerics;
 #[cfg(unix)]
 #[path = "../support/openai.rs"]
