@@ -85,10 +85,14 @@ fn lane(state: LaneState) -> LaneStatus {
         memory: None,
         placement: Vec::new(),
         measured: MeasuredRates::default(),
+        remote: None,
+        running: 0,
+        waiting: 0,
     }
 }
 
-const USAGE: Usage = Usage { prompt_tokens: 40, completion_tokens: 2, thinking_tokens: 0, reused_tokens: 30 };
+const USAGE: Usage =
+    Usage { prompt_tokens: 40, completion_tokens: 2, thinking_tokens: 0, reused_tokens: 30, remote: None };
 
 /// 9 J at 0.40 a kWh are 9 / 3,600,000 * 0.40 = 0.000001; 40 tokens in at 1 and 2 out at 5 per million are 0.00005.
 #[test]

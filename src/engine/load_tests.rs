@@ -167,6 +167,7 @@ fn spec(decoder: impl Fn() -> Box<dyn Decoder> + Send + 'static, id: LaneId) -> 
         threads: None,
         memory: None,
         measured: MeasuredRates::default(),
+        remote: None,
         source: LaneSource::Open(Box::new(move || {
             Ok(OpenLane { decoder: decoder(), placement: Vec::new(), device: None, emulated: false })
         })),
