@@ -8,6 +8,8 @@ mod architectures;
 mod bench;
 #[cfg(unix)]
 mod chat;
+#[cfg(unix)]
+mod cost;
 #[path = "../support/json_schema.rs"]
 mod json_schema;
 mod lanes;
@@ -23,6 +25,8 @@ mod pty;
 #[cfg(unix)]
 mod remote;
 mod requests;
+#[cfg(unix)]
+mod report;
 mod run;
 #[cfg(unix)]
 mod second;

@@ -32,6 +32,7 @@ pub fn run(scenario: &str) {
     let options = TuiOptions {
         load,
         sample: (scenario != "quiet").then(|| Box::new(sample) as ortalk::tui::Sample),
+        books: None,
         answers: AnswerSettings {
             system: None,
             sampling: Sampling::GREEDY,
