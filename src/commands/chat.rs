@@ -17,6 +17,7 @@ pub fn run(args: &ChatArgs) -> anyhow::Result<ExitCode> {
     let mut sampler = DeviceSampler::new();
     let exit = tui::run(TuiOptions {
         answers: prepared.answers.clone(),
+        server: None,
         theme: prepared.settings.theme.clone(),
         log_file: prepared.paths.log_file(),
         sample: Some(Box::new(move || sampler.sample(&lane_processes()))),

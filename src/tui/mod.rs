@@ -58,6 +58,8 @@ pub struct TuiOptions {
     pub load: Load,
     pub sample: Option<Sample>,
     pub answers: AnswerSettings,
+    /// The host of the server that the whole chat is over; `None` where the engine is in this process.
+    pub server: Option<String>,
     /// The name of a theme; without one, the environment decides.
     pub theme: Option<String>,
     /// Where standard output and error go while the screen is open.
@@ -97,6 +99,7 @@ pub fn run(options: TuiOptions) -> Result<Exit, TuiError> {
         glyphs: glyphs::Glyphs::for_environment(),
     };
     require_terminal()?;
-    let state = state::State::new(options.answers, options.log_file, Instant::now());
+    let mut state = state::State::new(options.answers, options.log_file, Instant::now());
+    state.server = options.server;
     Ok(driver::run(state, skin, options.load, options.sample)?)
 }
