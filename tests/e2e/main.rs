@@ -8,6 +8,8 @@ mod architectures;
 mod bench;
 #[cfg(unix)]
 mod chat;
+#[cfg(unix)]
+mod cost;
 #[path = "../support/json_schema.rs"]
 mod json_schema;
 mod lanes;
@@ -22,6 +24,9 @@ mod openai;
 mod pty;
 #[cfg(unix)]
 mod remote;
+#[cfg(unix)]
+mod report;
+mod requests;
 mod run;
 #[cfg(unix)]
 mod second;
