@@ -35,7 +35,7 @@ fn main() -> ExitCode {
     let runtime = OnnxRuntime::load(&library, Arc::new(|_| ())).unwrap();
     let model = Arc::new(ModelFolder::open(&model).unwrap());
     let open = Box::new(|setting| {
-        let lane = cpu_lane(runtime.clone(), model.clone(), (setting, ChosenBy::Tuning), Some(CONTEXT));
+        let lane = cpu_lane(runtime.clone(), model.clone(), (setting, ChosenBy::Tuning), Some(CONTEXT), 0);
         Ok(Engine::load(EngineOptions { model: model.clone(), lanes: vec![lane], emulation: false, listener: None })?)
     });
     let (mut timer, space) = Timer::new(session::default_cpu(), session::usable_threads(), open).unwrap();

@@ -1,11 +1,15 @@
 //! Settings: what a person wrote into `config.toml`, checked, with defaults for the rest.
 
+mod remote;
+
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Deserializer};
 
 use crate::model::ProviderOptions;
+
+pub use remote::{Privacy, RemotePlace, RemoteSettings};
 
 /// The settings file. Every key may be left out; an unknown key is an error, so that a typing mistake is noticed.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
@@ -35,6 +39,7 @@ pub struct Settings {
     /// The name of a colour theme.
     pub theme: Option<String>,
     pub npu: NpuSettings,
+    pub remote: RemoteSettings,
     pub cost: CostSettings,
     /// Further libraries of execution providers.
     pub plugins: Vec<PluginSettings>,

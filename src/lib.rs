@@ -3,6 +3,7 @@
 //! The library is laid out in floors; each module uses only those below it (see `ARCHITECTURE.md`).
 
 pub mod bench;
+pub mod bill;
 pub mod builder;
 pub mod cli;
 pub mod commands;

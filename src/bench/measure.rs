@@ -225,6 +225,7 @@ mod tests {
             threads: None,
             memory: None,
             measured: MeasuredRates::default(),
+            remote: None,
             source: LaneSource::Open(Box::new(open)),
         };
         let model = Arc::new(byte_model(dir.path()));

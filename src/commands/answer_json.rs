@@ -4,10 +4,12 @@ use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 
+use super::bill_json;
 use super::run::CompleteAnswer;
-use crate::engine::{EngineSnapshot, Finished, LaneState, LaneStatus, Rejection, RoutingDecision};
+use crate::bill::Bill;
+use crate::engine::{EngineSnapshot, Finished, LaneState, LaneStatus, Rejection, RemoteUsage, RoutingDecision};
 
-pub fn as_json(answer: &CompleteAnswer, finished: &Finished, engine: &EngineSnapshot) -> Value {
+pub fn as_json(answer: &CompleteAnswer, finished: &Finished, bill: &Bill, engine: &EngineSnapshot) -> Value {
     let Finished { reason, usage, timings } = finished;
     let by_lane: Map<String, Value> =
         answer.tokens_by_lane.iter().map(|(lane, tokens)| (lane.name().to_string(), (*tokens).into())).collect();
@@ -29,6 +31,7 @@ pub fn as_json(answer: &CompleteAnswer, finished: &Finished, engine: &EngineSnap
             "thinking_tokens": usage.thinking_tokens,
             "reused_tokens": usage.reused_tokens,
             "completion_tokens_by_lane": by_lane,
+            "remote": usage.remote.map(|remote| remote_usage(remote, engine)),
         },
         "timings": {
             "ttft_ms": milliseconds(timings.ttft),
@@ -36,10 +39,26 @@ pub fn as_json(answer: &CompleteAnswer, finished: &Finished, engine: &EngineSnap
             "decode_tokens_per_second": timings.decode_tokens_per_second().map(rounded),
             "token_latencies_ms": timings.token_latencies.iter().map(|d| milliseconds(Some(*d))).collect::<Vec<_>>(),
         },
+        "energy": bill_json::energy(bill),
+        "cost": bill_json::cost(bill),
         "routing": answer.routing.as_ref().map(routing),
         "lane_changes": changes.collect::<Vec<_>>(),
         "lanes": engine.lanes.iter().map(lane).collect::<Vec<_>>(),
         "model": engine.model,
+    })
+}
+
+/// What a server did of it, and its price.
+fn remote_usage(usage: RemoteUsage, engine: &EngineSnapshot) -> Value {
+    let server = engine.lanes.iter().find_map(|lane| lane.remote.as_ref());
+    let price = server.and_then(|server| server.price.as_ref());
+    json!({
+        "host": server.map(|server| &server.host),
+        "prompt_tokens": usage.prompt_tokens,
+        "completion_tokens": usage.completion_tokens,
+        "estimated": usage.is_estimate,
+        "cost": price.map(|price| usage.cost(price.per_million)),
+        "currency": price.and_then(|price| price.currency.as_ref()),
     })
 }
 
@@ -68,7 +87,7 @@ fn routing(decision: &RoutingDecision) -> Value {
     })
 }
 
-fn lane(lane: &LaneStatus) -> Value {
+pub fn lane(lane: &LaneStatus) -> Value {
     let reason = match &lane.state {
         LaneState::Absent { reason } | LaneState::Failed { reason } => Some(reason),
         LaneState::Ready | LaneState::Loading { .. } => None,
@@ -93,6 +112,15 @@ fn lane(lane: &LaneStatus) -> Value {
         "threads_chosen_by": lane.threads.map(|threads| threads.chosen_by.name()),
         "memory_bytes": lane.memory.map(|memory| memory.bytes),
         "placement": placement.collect::<Vec<_>>(),
+        "remote": lane.remote.as_ref().map(|server| json!({
+            "url": server.url,
+            "host": server.host,
+            "model": server.model,
+            "privacy": server.privacy.name(),
+            "when": server.place.name(),
+            "price_per_million": server.price.as_ref().map(|price| &price.per_million),
+            "currency": server.price.as_ref().and_then(|price| price.currency.as_ref()),
+        })),
     })
 }
 

@@ -7,9 +7,11 @@
 //! | no NPU, `--emulate-npu` | the same on QNN's simulator; what is missing is fetched first |
 //! | else | absent, with the reason and what to do |
 
+use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context, bail};
 
@@ -19,10 +21,11 @@ use super::session;
 use crate::builder::npu::NpuBuildOptions;
 use crate::builder::{self, Step};
 use crate::cli::ChatArgs;
-use crate::config::Settings;
+use crate::config::{RemotePlace, RemoteSettings, Settings, TokenPriceSettings};
 use crate::decoder::{ChildDecoder, ChildOptions, Deadlines, DecodeError, LaneProvider, LaneRequest};
 use crate::engine::{
-    ChosenBy, CpuSetting, LaneId, LaneOpener, LaneSource, LaneSpec, MeasuredRates, OpenLane, cpu_lane,
+    ChosenBy, CpuSetting, LaneId, LaneOpener, LaneSource, LaneSpec, MeasuredRates, OpenLane, Price, RemoteOptions,
+    TokenPrice, cpu_lane, remote_lane,
 };
 use crate::model::{
     CONFIG_FILE, ModelConfig, ModelFolder, NPU_FILE, NpuBundle, NpuOptions, NpuTarget, ProviderOptions, read_config,
@@ -30,6 +33,7 @@ use crate::model::{
 use crate::onnx_runtime::{CPU_PROVIDER, LogSink, OnnxRuntime, QNN_PROVIDER, QnnPlugin};
 use crate::paths::Paths;
 use crate::provision;
+use crate::remote::{ApiKey, Endpoint, Timeouts};
 
 /// The chip whose NPU is simulated.
 const SIMULATED_CHIP: &str = "x-elite";
@@ -58,6 +62,8 @@ pub struct LaneParts<'a> {
     pub cpu: (CpuSetting, ChosenBy),
     pub room: &'a Room,
     pub npu: &'a NpuParts,
+    /// The server that may answer, too.
+    pub remote: Option<LaneSpec>,
     /// Where a plug-in may lie that nobody named.
     pub plugin_folders: &'a [PathBuf],
     pub log: LogSink,
@@ -183,7 +189,7 @@ fn executable() -> anyhow::Result<PathBuf> {
 }
 
 /// The lanes, in the order in which the router prefers them. With `only`, no other one is opened.
-pub fn lanes(parts: LaneParts<'_>, only: Option<LaneId>) -> anyhow::Result<Vec<LaneSpec>> {
+pub fn lanes(mut parts: LaneParts<'_>, only: Option<LaneId>) -> anyhow::Result<Vec<LaneSpec>> {
     let npu = npu_lane(&parts)?;
     let npu_alone = is_for_npu(&parts.model.path);
     if only == Some(LaneId::Npu) || npu_alone {
@@ -196,20 +202,61 @@ pub fn lanes(parts: LaneParts<'_>, only: Option<LaneId>) -> anyhow::Result<Vec<L
         match parts.room.on_cpu(parts.model, taken)? {
             Ok((context, memory)) => LaneSpec {
                 memory: Some(memory),
-                ..cpu_lane(parts.runtime, parts.model.clone(), parts.cpu, Some(context))
+                ..cpu_lane(parts.runtime, parts.model.clone(), parts.cpu, Some(context), memory.kept_tokens)
             },
             Err(reason) => absent(LaneId::Cpu, CPU_PROVIDER, None, reason),
         }
     };
     let mut lanes = vec![npu, cpu];
+    if let Some(remote) = parts.remote.take() {
+        let is_first = remote.remote.as_ref().is_some_and(|server| server.place == RemotePlace::First);
+        lanes.insert(if is_first { 0 } else { lanes.len() }, remote);
+    }
     if let Some(only) = only {
         for lane in lanes.iter_mut().filter(|lane| lane.id != only) {
-            if let LaneSource::Open(_) = lane.source {
+            if matches!(lane.source, LaneSource::Open(_) | LaneSource::Server(_)) {
                 lane.source = LaneSource::Absent { reason: format!("not opened: {only} was asked for") };
             }
         }
     }
     Ok(lanes)
+}
+
+/// The lane of the settings' server; `None` where they name none. `variable` reads the environment.
+pub fn remote(settings: &Settings, variable: &dyn Fn(&str) -> Option<String>) -> anyhow::Result<Option<LaneSpec>> {
+    let remote = &settings.remote;
+    let Some(url) = &remote.url else {
+        if *remote != RemoteSettings::default() {
+            bail!("it names no url");
+        }
+        return Ok(None);
+    };
+    let unset = remote.api_key_env.as_ref().filter(|name| variable(name).is_none_or(|key| key.trim().is_empty()));
+    let key = match &remote.api_key_env {
+        Some(name) if unset.is_none() => Some(ApiKey::parse(&variable(name).unwrap_or_default(), name)?),
+        _ => None,
+    };
+    let timeouts = Timeouts::default();
+    let seconds = remote.silence.map(|seconds| Duration::from_secs(seconds.get() as u64));
+    let lane = remote_lane(RemoteOptions {
+        endpoint: Endpoint::parse(url, key)?,
+        timeouts: Timeouts { silence: seconds.unwrap_or(timeouts.silence), ..timeouts },
+        model: remote.model.clone(),
+        context: remote.context.map(NonZeroUsize::get),
+        privacy: remote.privacy,
+        place: remote.when,
+        price: remote.price_per_million.map(|TokenPriceSettings { input, output }| Price {
+            per_million: TokenPrice { input, output },
+            currency: settings.cost.currency.clone(),
+        }),
+    });
+    Ok(Some(match (unset, &lane.source) {
+        (Some(name), LaneSource::Server(_)) => {
+            let reason = format!("the variable {name}, which api-key-env names, is not set");
+            LaneSpec { source: LaneSource::Absent { reason }, ..lane }
+        }
+        _ => lane,
+    }))
 }
 
 fn npu_lane(parts: &LaneParts<'_>) -> anyhow::Result<LaneSpec> {
@@ -256,6 +303,7 @@ fn npu_lane(parts: &LaneParts<'_>) -> anyhow::Result<LaneSpec> {
         threads: None,
         memory,
         measured: MeasuredRates::default(),
+        remote: None,
         source: LaneSource::Open(opener(request, context_limit, npu.emulation, parts.log.clone())?),
     })
 }
@@ -295,6 +343,7 @@ fn absent(id: LaneId, provider: &str, device: Option<String>, reason: String) ->
         threads: None,
         memory: None,
         measured: MeasuredRates::default(),
+        remote: None,
         source: LaneSource::Absent { reason },
     }
 }
@@ -334,4 +383,61 @@ fn check_same_model(model: &ModelFolder, folder: &Path, npu: &ModelConfig) -> Re
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lane(settings: &str, key: Option<&str>) -> anyhow::Result<Option<LaneSpec>> {
+        let settings: Settings = toml::from_str(&format!("[remote]\n{settings}"))?;
+        remote(&settings, &|name| key.filter(|_| name == "FAR_KEY").map(str::to_owned))
+    }
+
+    #[test]
+    fn a_server_is_a_lane_where_the_settings_name_one() {
+        assert!(lane("", None).unwrap().is_none());
+        let spec = lane(
+            "url = 'https://h.example/v1'\nmodel = 'm'\nprice-per-million = { input = 1, output = 2 }\n[cost]\ncurrency = 'EUR'",
+            None,
+        );
+        let spec = spec.unwrap().unwrap();
+        let server = spec.remote.unwrap();
+        assert!(matches!(spec.source, LaneSource::Server(_)));
+        assert_eq!(server.price.unwrap().currency.as_deref(), Some("EUR"));
+        assert_eq!((server.host.as_str(), server.model.as_deref(), server.is_private), ("h.example", Some("m"), true));
+        let server = lane("url = 'http://10.0.0.1:80'", None).unwrap().unwrap().remote.unwrap();
+        assert!(!server.is_private);
+    }
+
+    #[test]
+    fn what_keeps_it_from_being_one_is_said() {
+        for (settings, key, words) in [
+            ("url = 'http://h'\nprivacy = 'never'", None, "privacy is 'never'"),
+            (
+                "url = 'http://h'\napi-key-env = 'FAR_KEY'",
+                None,
+                "the variable FAR_KEY, which api-key-env names, is not set",
+            ),
+            ("url = 'http://h'\napi-key-env = 'FAR_KEY'", Some(" "), "FAR_KEY"),
+            ("url = 'http://h'\napi-key-env = 'FAR_KEY'\nprivacy = 'never'", None, "privacy is 'never'"),
+        ] {
+            let LaneSource::Absent { reason } = lane(settings, key).unwrap().unwrap().source else {
+                panic!("{settings}")
+            };
+            assert!(reason.contains(words), "{reason}");
+        }
+        assert!(matches!(
+            lane("url = 'http://h'\napi-key-env = 'FAR_KEY'", Some("k")).unwrap().unwrap().source,
+            LaneSource::Server(_)
+        ));
+        for (settings, key, words) in [
+            ("model = 'm'", None, "it names no url"),
+            ("url = 'h'", None, "'h' is no server's address"),
+            ("url = 'http://h'\napi-key-env = 'FAR_KEY'", Some("a secret"), "FAR_KEY is no key"),
+        ] {
+            let error = lane(settings, key).err().unwrap().to_string();
+            assert!(error.contains(words) && !error.contains("a secret"), "{error}");
+        }
+    }
 }

@@ -12,6 +12,13 @@ use crate::model::memory::{LaneMemory, NoRoom, gb};
 use crate::model::{ModelFolder, NpuBundle, graph_bytes};
 use crate::telemetry::memory::Memory;
 
+/// Of the memory that is left beside a lane, what its conversations may take beyond one context: a share that other
+/// programs do not miss.
+const SHARE_FOR_CONVERSATIONS: u64 = 4;
+
+/// More than so many contexts' keys and values are of no use: more answers at once are hardly faster together.
+const MOST_CONTEXTS: usize = 16;
+
 pub struct Room {
     asked: Option<Asked>,
     /// `None` where the system does not tell: then everything fits.
@@ -80,7 +87,11 @@ impl Room {
         Ok(match need.context_within(longest, asked, total, available.saturating_sub(taken)) {
             Ok(context) => {
                 let cut_from = (asked.is_none() && context < longest).then_some(longest);
-                Ok((context, MemoryPlan { bytes: need.at(context), cut_from }))
+                let bytes = need.at(context);
+                let left = available.saturating_sub(taken).saturating_sub(bytes) / SHARE_FOR_CONVERSATIONS;
+                let more = usize::try_from(left / need.token.max(1)).unwrap_or(usize::MAX);
+                let kept_tokens = context.saturating_add(more).min(context.saturating_mul(MOST_CONTEXTS));
+                Ok((context, MemoryPlan { bytes, kept_tokens, cut_from }))
             }
             Err(error @ NoRoom::Context { .. }) => bail!("{error}"),
             Err(error @ NoRoom::Model { .. }) => Err(error.to_string()),
@@ -132,6 +143,15 @@ mod tests {
     }
 
     #[test]
+    fn conversations_get_a_part_of_what_is_left() {
+        // 4 GB for the lane, 2 GB more than that, of which a quarter are 5,000 tokens.
+        let kept = |available| room(None, available).grant(NEED, 10_000, 0).unwrap().unwrap().1.kept_tokens;
+        assert_eq!(kept(6 * GB), 15_000);
+        assert_eq!(kept(4 * GB), 10_000);
+        assert_eq!(kept(16 * GB), 40_000);
+    }
+
+    #[test]
     fn the_argument_comes_before_the_setting() {
         let settings = Settings { context: std::num::NonZeroUsize::new(300), ..Settings::default() };
         for (argument, expected) in [(None, 300), (Some(200), 200)] {
@@ -144,7 +164,7 @@ mod tests {
     #[test]
     fn a_machine_that_does_not_tell_has_room() {
         let granted = Room::new(None, &Settings::default(), None).grant(NEED, 10_000, 0).unwrap();
-        assert_eq!(granted, Ok((10_000, MemoryPlan { bytes: 4 * GB, cut_from: None })));
+        assert_eq!(granted, Ok((10_000, MemoryPlan { bytes: 4 * GB, kept_tokens: 160_000, cut_from: None })));
     }
 
     #[test]
@@ -167,6 +187,7 @@ mod tests {
             threads: None,
             memory: Some(memory),
             measured: Default::default(),
+            remote: None,
             source: open,
         };
         let said = "the cpu lane takes 3.5 GB with a context of 4864 tokens; 3.5 GB of 16.0 GB are available, which is \

@@ -1,7 +1,9 @@
 //! `ortalk run`: answers one prompt on standard output, as text while it comes or as one JSON object at the end.
 
 use std::io::{IsTerminal, Read, Write};
+use std::path::Path;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::{Context, bail};
 use crossterm::execute;
@@ -10,14 +12,19 @@ use crossterm::style::{Attribute, Print, SetAttribute};
 use super::answer_json;
 use super::fetch::AfterFetch;
 use super::session;
+use crate::bill::Tab;
 use crate::cli::RunArgs;
 use crate::engine::{
-    ChatMessage, ChatRequest, FinishReason, Finished, GenerationEvent, GenerationStream, LaneChange, LaneId, LaneState,
-    Role, RoutingDecision, Usage,
+    AnswerFormat, ChatMessage, ChatRequest, EngineSnapshot, FinishReason, Finished, GenerationEvent, GenerationStream,
+    LaneChange, LaneId, LaneState, RemoteUsage, Role, RoutingDecision, Usage,
 };
+
+/// For so long at the most the power without an answer is looked at, where there is a sensor.
+const IDLE_LOOK: Duration = Duration::from_millis(800);
 
 pub fn run(args: RunArgs) -> anyhow::Result<ExitCode> {
     let prompt = prompt(args.prompt.as_deref())?;
+    let format = format(args.json_object, args.schema.as_deref())?;
     let lane = args.chat.lane;
     let prepared = session::prepare(&args.chat, AfterFetch::Exit)?;
     let engine = prepared.load(lane)?;
@@ -38,24 +45,59 @@ pub fn run(args: RunArgs) -> anyhow::Result<ExitCode> {
         eprintln!("ortalk: {objection}");
     }
     let turn = ChatMessage::new(Role::User, prompt);
-    let request = ChatRequest { stop: args.stop, ..prepared.answers.request([turn]) };
+    let request = ChatRequest { stop: args.stop, format, ..prepared.answers.request([turn]) };
+    engine.check(&request)?;
     let mut display = Display::new(args.json);
-    let (answer, finished) = follow(engine.submit(request), &mut display)?;
+    let books = prepared.books("run");
+    books.observe(&engine.snapshot().lanes);
+    let mut tab = books.open(&engine.snapshot().model);
+    let followed = follow(engine.submit(request), &mut display, &mut tab);
+    // Who reads JSON reads it when all is over, and then a moment more tells what the machine uses anyway.
+    let bill = tab.close_after(if args.json { IDLE_LOOK } else { Duration::ZERO });
+    if let Some(complaint) = &bill.complaint {
+        eprintln!("ortalk: {complaint}");
+    }
+    books.observe(&engine.snapshot().lanes);
+    let (answer, finished) = followed?;
 
     if let FinishReason::Error(reason) = &finished.reason {
         bail!("{reason}");
     }
     if args.json {
-        print_now(&format!("{}\n", answer_json::as_json(&answer, &finished, &engine.snapshot())))?;
+        print_now(&format!("{}\n", answer_json::as_json(&answer, &finished, &bill, &engine.snapshot())))?;
         return Ok(ExitCode::SUCCESS);
     }
     print_now("\n")?;
+    if let Some(remote) = finished.usage.remote {
+        eprintln!("ortalk: {}", server_bill(remote, &engine.snapshot()));
+    }
     if let Some(why) = cut(&finished.reason) {
         let Usage { completion_tokens, thinking_tokens, .. } = finished.usage;
         let thinking = if thinking_tokens == completion_tokens { ", while it was still thinking" } else { "" };
         eprintln!("ortalk: the answer was cut after {completion_tokens} tokens ({why}){thinking}");
     }
     Ok(ExitCode::SUCCESS)
+}
+
+fn format(json_object: bool, schema: Option<&Path>) -> anyhow::Result<AnswerFormat> {
+    let Some(path) = schema else {
+        return Ok(if json_object { AnswerFormat::JsonObject } else { AnswerFormat::Text });
+    };
+    let shown = path.display();
+    let text = std::fs::read(path).with_context(|| format!("the JSON Schema '{shown}' cannot be read"))?;
+    let schema = serde_json::from_slice(&text).with_context(|| format!("the JSON Schema '{shown}' is no JSON"))?;
+    Ok(AnswerFormat::JsonSchema(schema))
+}
+
+/// What a server did of the answer, and what it takes for that.
+fn server_bill(usage: RemoteUsage, engine: &EngineSnapshot) -> String {
+    let RemoteUsage { prompt_tokens, completion_tokens, is_estimate } = usage;
+    let server = engine.lanes.iter().find_map(|lane| lane.remote.as_ref());
+    let host = server.map_or("a server", |server| server.host.as_str());
+    let price = server.and_then(|server| server.price.as_ref());
+    let cost = price.map_or_else(String::new, |price| format!(": {}", price.show(usage)));
+    let estimate = if is_estimate { "est. " } else { "" };
+    format!("{estimate}{prompt_tokens} tokens to {host} and {completion_tokens} from it{cost}")
 }
 
 /// What cut the answer before its own end.
@@ -151,9 +193,14 @@ impl Display {
     }
 }
 
-fn follow(mut events: GenerationStream, display: &mut Display) -> anyhow::Result<(CompleteAnswer, Finished)> {
+fn follow(
+    mut events: GenerationStream,
+    display: &mut Display,
+    tab: &mut Tab,
+) -> anyhow::Result<(CompleteAnswer, Finished)> {
     let mut answer = CompleteAnswer::default();
     while let Some(event) = events.blocking_recv() {
+        tab.note(&event);
         match event {
             GenerationEvent::Routed(decision) => answer.routing = Some(decision),
             GenerationEvent::Token(token) => {

@@ -43,6 +43,7 @@ pub fn run(args: ServeArgs) -> anyhow::Result<ExitCode> {
         limits: limits(&args),
         key,
         cors,
+        books: Some(prepared.books("serve")),
         log: if args.quiet { Log::default() } else { Log::to_stderr()? },
     };
     runtime.block_on(async {

@@ -8,24 +8,29 @@ use std::sync::{Arc, Mutex, PoisonError};
 use anyhow::{Context, anyhow, bail};
 use clap::ValueEnum;
 
+use super::faults;
 use super::fetch::{AfterFetch, FetchDisplay};
 use super::lanes::{self, LaneParts, NpuParts};
 use super::model_name::{self, Named};
 use super::rates::Rates;
 use super::room::Room;
 use super::tuning::Tunings;
+use crate::bill::Books;
 use crate::builder::{self, BuildOptions, SamplingDefaults};
 use crate::cli::ChatArgs;
 use crate::config::Settings;
 use crate::engine::{
-    AnswerSettings, ChosenBy, CpuSetting, Engine, EngineOptions, LaneId, LaneSource, Policy, RatesListener, Sampling,
+    AnswerSettings, ChosenBy, CpuSetting, Engine, EngineOptions, LaneId, LaneSource, LaneSpec, Policy, RatesListener,
+    RouteError, Sampling,
 };
 use crate::hub::Purpose;
+use crate::ledger::Ledger;
 use crate::log_file;
 use crate::model::{ModelFolder, read_config};
 use crate::onnx_runtime::{LogSink, OnnxRuntime};
 use crate::paths::Paths;
 use crate::provision::{self, DEFAULT_MODEL_NAME, FoundLibrary, FoundPlugin, LibraryOrigin, ObtainError, QNN_LICENCE};
+use crate::telemetry::device::power::SYSFS;
 use crate::telemetry::memory::Memory;
 
 /// The longest answer where nobody said otherwise, in tokens; the help says it, too.
@@ -45,6 +50,8 @@ pub struct Prepared {
     /// The model folder.
     pub model: PathBuf,
     pub library: PathBuf,
+    /// Where messages of native libraries and ours go.
+    pub log: LogSink,
     npu: NpuParts,
     /// How the CPU lane runs.
     pub cpu: (CpuSetting, ChosenBy),
@@ -76,7 +83,39 @@ pub fn prepare(args: &ChatArgs, after: AfterFetch) -> anyhow::Result<Prepared> {
         None => tuned().map_or_else(|| (default_cpu(), ChosenBy::Default), |tuned| (tuned, ChosenBy::Tuning)),
     };
     let tells = matches!(after, AfterFetch::Exit);
-    Ok(Prepared { paths, settings, answers, model, library, npu, cpu, room, tells })
+    let log = log_sink(&paths.log_file());
+    Ok(Prepared { paths, settings, answers, model, library, log, npu, cpu, room, tells })
+}
+
+/// What `prepare` would fetch or build first, with the remedy; `None` where everything is here.
+pub fn missing(args: &ChatArgs) -> anyhow::Result<Option<String>> {
+    let paths = Paths::discover()?;
+    let settings = Settings::load(&paths.settings_file())?;
+    if provision::find_onnx_runtime(&settings, &paths)?.is_none() {
+        return Ok(Some("ONNX Runtime is not installed; `ortalk setup` fetches it".into()));
+    }
+    let source = match named(args.model.as_deref(), &settings, &paths)? {
+        Named::Path(path) if is_ready(&path) => None,
+        Named::Path(path) => Some(path),
+        Named::Default => match provision::default_model_file(&paths) {
+            Some(file) => Some(file),
+            None => return Ok(Some("the default model is not here; `ortalk setup` fetches it".into())),
+        },
+    };
+    if let Some(source) = source
+        && builder::find_cached(&source, &paths.models(), &BuildOptions::default())?.is_none()
+    {
+        return Ok(Some("the model is not built yet; the first chat with it does that".into()));
+    }
+    if args.emulate_npu {
+        if provision::find_qnn_plugin(&settings, &paths)?.is_none() {
+            return Ok(Some("QNN's plug-in is not installed; `ortalk setup --npu` fetches it".into()));
+        }
+        if args.npu_model.is_none() {
+            return Ok(Some("--emulate-npu needs --npu-model here: a report builds nothing".into()));
+        }
+    }
+    Ok(None)
 }
 
 impl Prepared {
@@ -97,7 +136,7 @@ impl Prepared {
 
     /// Loads the library, which a process can do once.
     pub fn runtime(&self) -> anyhow::Result<OnnxRuntime> {
-        Ok(OnnxRuntime::load(&self.library, log_sink(&self.paths.log_file()))?)
+        Ok(OnnxRuntime::load(&self.library, self.log.clone())?)
     }
 
     /// Loads the model; with a lane, no other one is opened.
@@ -111,7 +150,7 @@ impl Prepared {
         only: Option<LaneId>,
         cpu: (CpuSetting, ChosenBy),
     ) -> anyhow::Result<Engine> {
-        let log = log_sink(&self.paths.log_file());
+        let log = self.log.clone();
         let model = Arc::new(ModelFolder::open(&self.model)?);
         model.notes.iter().for_each(|note| log(&format!("'{}': {note}", self.model.display())));
         let beside = self.library.parent().map(Path::to_path_buf);
@@ -123,6 +162,7 @@ impl Prepared {
             cpu,
             room: &self.room,
             npu: &self.npu,
+            remote: self.remote()?,
             plugin_folders: &folders,
             log,
         };
@@ -142,9 +182,28 @@ impl Prepared {
         Ok(Engine::load(EngineOptions { model, lanes, emulation: self.npu.emulation, listener: Some(listener) })?)
     }
 
+    /// The lane of the settings' server.
+    fn remote(&self) -> anyhow::Result<Option<LaneSpec>> {
+        let key = |variable: &str| std::env::var(variable).ok();
+        let lane = lanes::remote(&self.settings, &key)
+            .with_context(|| format!("[remote] in '{}' is not right", self.paths.settings_file().display()))?;
+        if lane.is_none() && self.answers.lane == Some(LaneId::Remote) {
+            bail!(RouteError::NoServer);
+        }
+        Ok(lane)
+    }
+
+    /// What answers take is measured and written down here. `via` names what asks: `chat`, `run`, `serve`.
+    pub fn books(&self, via: &'static str) -> Books {
+        let ledger = Ledger::new(self.paths.ledger_file());
+        let paths = self.paths.clone();
+        Books::new(Path::new(SYSFS), ledger, &self.settings.cost, via)
+            .tell_faults(Box::new(move |within, fault| faults::keep(&paths, within, fault)))
+    }
+
     /// Logs what a person may want to know before loading, and shows it: to one who watches, or to all where it matters.
     fn tell(&self, text: &str, matters: bool) {
-        log_sink(&self.paths.log_file())(text);
+        (self.log)(text);
         if self.tells && (matters || std::io::stderr().is_terminal()) {
             eprintln!("ortalk: {text}");
         }
@@ -155,6 +214,7 @@ impl Prepared {
         match lane {
             LaneId::Npu => self.npu.bundle.as_deref(),
             LaneId::Cpu => Some(&self.model),
+            LaneId::Remote => None,
         }
     }
 
@@ -291,7 +351,7 @@ pub fn model_source(
 }
 
 /// Arguments come before settings, settings before what the model's folder suggests.
-fn answer_settings(args: &ChatArgs, settings: &Settings, suggested: &Sampling) -> anyhow::Result<AnswerSettings> {
+pub fn answer_settings(args: &ChatArgs, settings: &Settings, suggested: &Sampling) -> anyhow::Result<AnswerSettings> {
     let sampling = Sampling {
         temperature: args.temperature.or(settings.temperature).unwrap_or(suggested.temperature),
         top_k: args.top_k.or(settings.top_k).unwrap_or(suggested.top_k),
@@ -314,6 +374,7 @@ fn answer_settings(args: &ChatArgs, settings: &Settings, suggested: &Sampling) -
         thinking: args.think.or(settings.think),
         policy: args.policy.map_or_else(|| policy(settings.policy.as_deref()), Ok)?,
         lane: args.lane,
+        allow_remote: args.allow_remote,
     })
 }
 

@@ -25,6 +25,9 @@ pub use plain::{CacheKind, Contract, DecoderOptions, GraphOutline, PREFILL_CHUNK
 pub use static_bundle::{Observed, StaticDecoder};
 
 /// A model with its KV cache. Positions count from 0; the cache holds keys and values for positions `0..position()`.
+///
+/// A decoder may hold several sequences side by side, in slots. `position`, `rewind`, `forward` and `logits` are about the
+/// one that was selected last, the first one in the beginning.
 pub trait Decoder: Send {
     /// The longest sequence it can hold, in tokens.
     fn context_limit(&self) -> usize;
@@ -38,6 +41,26 @@ pub trait Decoder: Send {
         1
     }
 
+    /// How many sequences of up to so many tokens it can hold at once. Whoever uses more slots, or longer ones, takes more
+    /// memory than there is for them; a slot without tokens takes none.
+    fn slots(&self, _tokens: usize) -> usize {
+        1
+    }
+
+    /// Chooses a slot, below the most that there are of the shortest sequences.
+    fn select(&mut self, _slot: usize) {}
+
+    /// Puts the first tokens of another slot, with their keys and values, into the selected one, in place of what it held.
+    fn copy(&mut self, _from: usize, _tokens: usize) -> Result<(), DecodeError> {
+        Err(DecodeError::OneSlot)
+    }
+
+    /// Appends one token to each of several slots, each named once, and sets `logits` to theirs, one row of the vocabulary's
+    /// size after another. No bit of them depends on which slots come together. What is selected afterwards is not said.
+    fn step(&mut self, next: &[(usize, u32)], logits: &mut Vec<f32>) -> Result<(), DecodeError> {
+        one_by_one(self, next, logits)
+    }
+
     /// Tokens in the cache.
     fn position(&self) -> usize;
 
@@ -49,6 +72,21 @@ pub trait Decoder: Send {
 
     /// The logits after the last token of the last pass, one for each entry of the vocabulary.
     fn logits(&self) -> &[f32];
+}
+
+/// A step as passes of one sequence each.
+fn one_by_one(
+    decoder: &mut (impl Decoder + ?Sized),
+    next: &[(usize, u32)],
+    logits: &mut Vec<f32>,
+) -> Result<(), DecodeError> {
+    logits.clear();
+    for (slot, token) in next {
+        decoder.select(*slot);
+        decoder.forward(&[*token])?;
+        logits.extend_from_slice(decoder.logits());
+    }
+    Ok(())
 }
 
 /// Where ONNX Runtime put one graph's nodes; `None` where it has no record.
@@ -106,6 +144,8 @@ pub enum DecodeError {
     FirstToken { expected: u32, found: u32 },
     #[error("{tokens} more tokens do not fit after {position}: the context holds {limit}")]
     ContextFull { tokens: usize, position: usize, limit: usize },
+    #[error("this decoder holds one sequence, and another one was to be copied")]
+    OneSlot,
     #[error("a forward pass of no tokens was asked for")]
     NoTokens,
     #[error("token {token} is outside of the vocabulary of {vocabulary}")]

@@ -36,19 +36,22 @@ impl fmt::Display for CpuSetting {
     }
 }
 
-/// Runs the folder's graph, up to `context` tokens; `None` is as many as the model was made for.
+/// Runs the folder's graph, up to `context` tokens; `None` is as many as the model was made for. All conversations together
+/// keep up to `kept_tokens`, or one context's.
 pub fn cpu_lane(
     runtime: OnnxRuntime,
     folder: Arc<ModelFolder>,
     setting: (CpuSetting, ChosenBy),
     context: Option<usize>,
+    kept_tokens: usize,
 ) -> LaneSpec {
     let (CpuSetting { threads, spinning, prefill_chunk }, chosen_by) = setting;
     let longest = folder.config.model.context_length;
     let context = context.map_or(longest, |context| context.min(longest));
     let open = move || {
         let options = DecoderOptions { session: CpuSessionOptions { threads, spinning }, context };
-        let mut decoder = PlainDecoder::new(&runtime, &folder, options).map_err(|error| error.to_string())?;
+        let decoder = PlainDecoder::new(&runtime, &folder, options).map_err(|error| error.to_string())?;
+        let mut decoder = decoder.with_room_for(kept_tokens);
         decoder.set_prefill_chunk(prefill_chunk);
         let graph = folder.config.model.decoder.filename.clone().unwrap_or_else(|| "model.onnx".to_string());
         let placement = vec![GraphPlacement { graph, placement: decoder.placement(), compiled_nodes: None }];
@@ -63,6 +66,7 @@ pub fn cpu_lane(
         threads: Some(Threads { count: threads, spinning, chosen_by }),
         memory: None,
         measured: MeasuredRates::default(),
+        remote: None,
         source: LaneSource::Open(Box::new(open)),
     }
 }

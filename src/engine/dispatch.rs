@@ -17,8 +17,8 @@ use super::job::{Job, Measure, Request};
 use super::lane::LaneId;
 use super::lanes::Lanes;
 use super::prompt::{self, PromptError, PromptOptions};
-use super::request::{ChatRequest, CompletionRequest, MeasureRequest, MeasuredPrompt, Sampling};
-use super::route::{Policy, Rule};
+use super::request::{AnswerFormat, ChatRequest, CompletionRequest, MeasureRequest, MeasuredPrompt, Role, Sampling};
+use super::route::{Policy, RemoteUse, Rule};
 use super::thinking::ThinkingSplitter;
 use super::tool_calls::CallFinder;
 use crate::model::ModelFolder;
@@ -78,13 +78,14 @@ fn prepare(
 ) -> Result<Routed, EngineError> {
     let options = PromptOptions::of(&request);
     let full = prompt::tokenize(folder, &request.messages, options)?;
-    let mut decision = lanes.decide(&full, request.max_tokens, request.policy, request.lane)?;
+    let remote = remote_use(&request);
+    let mut decision = lanes.decide(&full, request.max_tokens, request.policy, request.lane, remote)?;
     let (lane, limit) = (decision.lane, decision.context_limit);
 
     let mut trim = None;
     let mut tokens = full;
     // A prompt that was chosen for because it fits stays whole: an answer that outgrows the lane moves to a longer one.
-    let longer = decision.rejected.iter().any(|other| other.context_limit > limit);
+    let longer = lanes.can_outgrow(lane, limit, remote);
     let moves = longer && !matches!(decision.rule, Rule::Requested | Rule::OnlyReady | Rule::LongestContext);
     if request.whole {
         prompt::check_room(tokens.len(), limit)?;
@@ -99,7 +100,7 @@ fn prepare(
     }
     if trim.is_some() {
         // The rule was about the whole conversation; what the lane gets, and how long it takes, is about what is left.
-        let left = lanes.decide(&tokens, request.max_tokens, request.policy, Some(lane))?;
+        let left = lanes.decide(&tokens, request.max_tokens, request.policy, Some(lane), remote)?;
         (decision.prompt_tokens, decision.needed_tokens) = (left.prompt_tokens, left.needed_tokens);
         (decision.predicted_ttft, decision.predicted_total) = (left.predicted_ttft, left.predicted_total);
     }
@@ -109,6 +110,11 @@ fn prepare(
     let _ = events.send(GenerationEvent::Routed(decision));
     if let Some(trim) = trim {
         let _ = events.send(GenerationEvent::ContextTrimmed(trim));
+    }
+    let mut chat = request.clone();
+    if let Some(trim) = trim {
+        let first = usize::from(chat.messages.first().is_some_and(|message| message.role == Role::System));
+        chat.messages.drain(first..(first + trim.dropped_messages).min(chat.messages.len()));
     }
     let request = Request {
         thinking,
@@ -121,10 +127,32 @@ fn prepare(
         logprobs: request.logprobs,
         pinned: request.lane.is_some(),
         measure: None,
+        chat: Some(Box::new(chat)),
+        remote,
         submitted,
         events,
     };
     Ok((lane, request))
+}
+
+/// Why raw text is not for a server.
+pub const RAW_TEXT: &str = "raw text stays on this machine";
+
+/// What a chat allows of a server. Answers in a fixed form and calls of tools stay on this machine, where they are checked.
+pub fn remote_use(request: &ChatRequest) -> RemoteUse {
+    let has_tools = !request.tools.is_empty() || request.messages.iter().any(|message| message.role == Role::Tool);
+    let unsuited = if has_tools {
+        Some("tools stay on this machine")
+    } else if request.format != AnswerFormat::Text {
+        Some("answers in a fixed form stay on this machine")
+    } else if request.logprobs.is_some() {
+        Some("log probabilities are of a model on this machine")
+    } else if request.continue_last {
+        Some("beginnings of answers stay on this machine")
+    } else {
+        None
+    };
+    RemoteUse { consent: request.allow_remote, unsuited }
 }
 
 /// Text as it is, for the lane that the router chooses.
@@ -136,7 +164,8 @@ fn prepare_completion(
     events: UnboundedSender<GenerationEvent>,
 ) -> Result<Routed, EngineError> {
     let prompt = prompt::tokenize_raw(folder, &request.prompt)?;
-    let decision = lanes.decide(&prompt, request.max_tokens, request.policy, request.lane)?;
+    let remote = RemoteUse::never(RAW_TEXT);
+    let decision = lanes.decide(&prompt, request.max_tokens, request.policy, request.lane, remote)?;
     let lane = decision.lane;
     prompt::check_room(prompt.len(), decision.context_limit)?;
     let _ = events.send(GenerationEvent::Routed(decision));
@@ -151,6 +180,8 @@ fn prepare_completion(
         constraint: None,
         pinned: request.lane.is_some(),
         measure: None,
+        chat: None,
+        remote,
         submitted,
         events,
     };
@@ -173,7 +204,8 @@ fn prepare_measured(
     if tokens.is_empty() {
         return Err(PromptError::NoMessage.into());
     }
-    let decision = lanes.decide(&tokens, request.tokens, Policy::default(), Some(request.lane))?;
+    let remote = RemoteUse::never("a server is measured by `ortalk bench --server`");
+    let decision = lanes.decide(&tokens, request.tokens, Policy::default(), Some(request.lane), remote)?;
     if tokens.len() > decision.context_limit {
         let limit = decision.context_limit;
         return Err(PromptError::TooLong { tokens: tokens.len(), limit, room: limit }.into());
@@ -190,6 +222,8 @@ fn prepare_measured(
         constraint: None,
         pinned: true,
         measure: Some(Measure { one_pass }),
+        chat: None,
+        remote,
         submitted,
         events,
     };

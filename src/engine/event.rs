@@ -2,7 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use super::lane::LaneId;
+use serde::{Deserialize, Serialize};
+
+use super::lane::{LaneId, TokenPrice};
 use super::route::RoutingDecision;
 use super::tools::ToolCallDelta;
 use crate::telemetry::latency::tokens_per_second;
@@ -63,6 +65,8 @@ pub struct PrefillProgress {
     pub reused: usize,
 }
 
+/// One token. A server gives text alone, in pieces as it likes; each of them counts as one until the server has said how
+/// many there were.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Token {
     /// What it adds to the answer. Empty while a character or a possible stop text is not complete, and while the model
@@ -74,12 +78,18 @@ pub struct Token {
     pub thinks: bool,
     /// What it adds to calls of tools, whose text is not part of the answer.
     pub tool_calls: Vec<ToolCallDelta>,
+    /// [`Token::NO_ID`] for a server's piece.
     pub id: u32,
     /// Where they were asked for.
     pub logprobs: Option<TokenLogprobs>,
     /// When the token was chosen, on the lane's own thread.
     pub at: Instant,
     pub lane: LaneId,
+}
+
+impl Token {
+    /// No model has so many tokens.
+    pub const NO_ID: u32 = u32::MAX;
 }
 
 /// How likely a token was among all that the model has: the log softmax of its logits, before anything that is asked of
@@ -149,6 +159,33 @@ pub struct Usage {
     pub thinking_tokens: usize,
     /// Prompt tokens whose keys and values an earlier turn had left in the cache.
     pub reused_tokens: usize,
+    /// What a server had to do with it, and is paid for.
+    pub remote: Option<RemoteUsage>,
+}
+
+/// The tokens that went to a server and came from it, all of its tries for one answer together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct RemoteUsage {
+    pub prompt_tokens: usize,
+    pub completion_tokens: usize,
+    /// The server did not say: they were counted with the tokenizer of the local model, or by pieces.
+    pub is_estimate: bool,
+}
+
+impl RemoteUsage {
+    /// Of two parts.
+    pub fn sum(one: Option<Self>, other: Option<Self>) -> Option<Self> {
+        let (Some(one), Some(other)) = (one, other) else { return one.or(other) };
+        Some(Self {
+            prompt_tokens: one.prompt_tokens + other.prompt_tokens,
+            completion_tokens: one.completion_tokens + other.completion_tokens,
+            is_estimate: one.is_estimate || other.is_estimate,
+        })
+    }
+
+    pub fn cost(self, price: TokenPrice) -> f64 {
+        price.of(self.prompt_tokens, self.completion_tokens)
+    }
 }
 
 /// All times are from the monotonic clock of the lanes' threads.

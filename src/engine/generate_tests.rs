@@ -16,19 +16,30 @@ fn lane(decoder: ScriptedDecoder) -> LaneDecoder {
     LaneDecoder::new(LaneId::Cpu, Box::new(decoder))
 }
 
+/// Answers a lane's only job.
+fn only(lane: &mut LaneDecoder, folder: &ModelFolder, job: Job, stopping: &dyn Fn() -> bool) -> Ended {
+    assert!(lane.admit(job, false).is_ok());
+    loop {
+        if let Some(ended) = lane.turn(folder, stopping).pop() {
+            assert!(lane.is_idle());
+            return ended;
+        }
+    }
+}
+
 /// Answers as a lane's only job would be, and returns the outcome, the pieces of text and how it finished.
 fn run_job(
     lane: &mut LaneDecoder,
-    mut job: Job,
+    job: Job,
     received: &mut UnboundedReceiver<GenerationEvent>,
 ) -> (Outcome, Vec<String>, Option<Finished>) {
     let dir = tempfile::tempdir().unwrap();
     let folder = byte_model(dir.path());
-    let (outcome, _) = generate(lane, &folder, &mut job, &|| false);
+    let Ended { job, outcome, .. } = only(lane, &folder, job, &|| false);
     match &outcome {
         Outcome::Finished(reason) => job.finish(reason.clone(), &folder.tokenizer),
         Outcome::ContextFull => job.finish(FinishReason::ContextFull, &folder.tokenizer),
-        Outcome::Refused(_) | Outcome::Broken(_) => drop(job),
+        Outcome::Refused(_) | Outcome::Broken(_) | Outcome::Displaced => drop(job),
     }
     let (mut pieces, mut finished) = (Vec::new(), None);
     while let Ok(event) = received.try_recv() {
@@ -150,8 +161,7 @@ fn progress_comes_with_each_chunk() {
     decoder.chunk = 4;
     let (job, mut received) = job("ten tokens", 5, &[]);
     let dir = tempfile::tempdir().unwrap();
-    let mut job = job;
-    generate(&mut lane(decoder), &byte_model(dir.path()), &mut job, &|| false);
+    only(&mut lane(decoder), &byte_model(dir.path()), job, &|| false);
     let mut done = Vec::new();
     while let Ok(event) = received.try_recv() {
         if let GenerationEvent::PrefillProgress(progress) = event {
@@ -168,10 +178,10 @@ fn a_dropped_receiver_cancels_within_one_token() {
     let decoder = ScriptedDecoder::new(&vec![u32::from(b'x'); 1000], 2000);
     let passes = decoder.passes.clone();
     let mut lane = lane(decoder);
-    let (mut job, received) = job("ab", 1000, &[]);
+    let (job, received) = job("ab", 1000, &[]);
     // Stands for a front end that goes away during the fifth pass.
     let reader = std::cell::RefCell::new(Some(received));
-    let (outcome, _) = generate(&mut lane, &folder, &mut job, &|| {
+    let Ended { outcome, .. } = only(&mut lane, &folder, job, &|| {
         if passes.load(Ordering::Relaxed) >= 5 {
             reader.borrow_mut().take();
         }

@@ -28,6 +28,7 @@ fn spec(
         threads: None,
         memory: None,
         measured: MeasuredRates::default(),
+        remote: None,
         source: LaneSource::Open(Box::new(move || {
             let decoder: Box<dyn crate::decoder::Decoder> = Box::new(open()?);
             Ok(OpenLane { decoder, placement: Vec::new(), device: None, emulated: false })

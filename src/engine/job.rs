@@ -9,12 +9,13 @@ use super::constraint::Constraint;
 use super::event::{FinishReason, Finished, GenerationEvent, Timings, Token, Usage};
 use super::lane::LaneId;
 use super::logprobs::{Ranked, rank};
-use super::request::Sampling;
+use super::request::{ChatRequest, Sampling};
+use super::route::RemoteUse;
 use super::sampler::{SampleError, Sampler};
 use super::text::{Detokenizer, StopMatcher};
 use super::thinking::{Parts, ThinkingSplitter};
 use super::tool_calls::{CallFinder, Found};
-use crate::model::Tokenizer;
+use crate::model::{Tokenizer, TokenizerError};
 
 /// A request that was routed, templated and tokenized.
 pub struct Request {
@@ -31,6 +32,9 @@ pub struct Request {
     /// The request named its lane: the answer begins and ends there.
     pub pinned: bool,
     pub measure: Option<Measure>,
+    /// What was asked, for a lane that is a server; `None` where the request is not for one.
+    pub chat: Option<Box<ChatRequest>>,
+    pub remote: RemoteUse,
     /// When the front end handed the request over.
     pub submitted: Instant,
     pub events: UnboundedSender<GenerationEvent>,
@@ -58,6 +62,8 @@ pub struct Job {
     pub max_tokens: usize,
     pub pinned: bool,
     pub measure: Option<Measure>,
+    pub chat: Option<Box<ChatRequest>>,
+    pub remote: RemoteUse,
     pub submitted: Instant,
     pub events: UnboundedSender<GenerationEvent>,
     pub usage: Usage,
@@ -71,25 +77,17 @@ pub struct Job {
     calls: CallFinder,
     constraint: Option<Constraint>,
     stops: StopMatcher,
+    /// The answer's text so far, as stop texts are searched in it.
+    answer: String,
+    /// Some of it came as text, which has no tokens yet.
+    has_bare_text: bool,
     last_token: Option<Instant>,
 }
 
 impl Job {
     pub fn new(request: Request) -> Self {
-        let Request {
-            prompt,
-            sampling,
-            max_tokens,
-            stop,
-            logprobs,
-            thinking,
-            calls,
-            constraint,
-            pinned,
-            measure,
-            submitted,
-            events,
-        } = request;
+        let Request { prompt, sampling, max_tokens, stop, logprobs, thinking, calls, constraint, .. } = request;
+        let Request { pinned, measure, chat, remote, submitted, events, .. } = request;
         Self {
             sampler: Sampler::new(sampling, &prompt),
             usage: Usage { prompt_tokens: prompt.len(), ..Usage::default() },
@@ -101,11 +99,15 @@ impl Job {
             calls,
             constraint,
             stops: StopMatcher::new(&stop),
+            answer: String::new(),
+            has_bare_text: false,
             last_token: None,
             prompt,
             max_tokens,
             pinned,
             measure,
+            chat,
+            remote,
             submitted,
             events,
         }
@@ -138,6 +140,53 @@ impl Job {
         Ok(token)
     }
 
+    /// The answer's text so far, without its thinking.
+    pub fn answer(&self) -> &str {
+        &self.answer
+    }
+
+    /// Takes a server's piece into the answer and sends it. True where a stop text was met.
+    pub fn push_text(&mut self, thinking: String, text: &str, at: Instant, lane: LaneId) -> bool {
+        let thinks = text.is_empty() && !thinking.is_empty();
+        // Half a character that a lane of this machine left is not gone on with: the server has not seen it.
+        self.detokenizer.resume(self.detokenizer.tokens().to_vec());
+        self.has_bare_text |= !text.is_empty();
+        self.answer.push_str(text);
+        let released = self.stops.push(text);
+        self.note_time(at);
+        self.usage.completion_tokens += 1;
+        if thinks {
+            self.usage.thinking_tokens = self.usage.completion_tokens;
+        }
+        let (id, tool_calls, logprobs) = (Token::NO_ID, Vec::new(), None);
+        let text = released.text;
+        self.send(GenerationEvent::Token(Token { text, thinking, thinks, tool_calls, id, logprobs, at, lane }));
+        released.stopped
+    }
+
+    /// Makes tokens of what a server said, so that a lane of this machine can go on behind it.
+    pub fn adopt_text(&mut self, tokenizer: &Tokenizer) -> Result<(), TokenizerError> {
+        if !std::mem::take(&mut self.has_bare_text) {
+            return Ok(());
+        }
+        // Where the prompt opened the thinking, it is over.
+        let closing = self.thinking.closing_marker().map(|marker| format!("{marker}\n\n")).unwrap_or_default();
+        let tokens = tokenizer.encode(&(closing + &self.answer))?;
+        // Those before a server went on were counted when they came.
+        let counted = self.detokenizer.tokens().len();
+        tokens.iter().skip(counted).for_each(|token| self.sampler.observe(*token));
+        self.detokenizer.resume(tokens);
+        self.thinking = ThinkingSplitter::off();
+        Ok(())
+    }
+
+    fn note_time(&mut self, at: Instant) {
+        match self.last_token.replace(at) {
+            None => self.timings.ttft = Some(at.duration_since(self.submitted)),
+            Some(last) => self.timings.token_latencies.push(at.saturating_duration_since(last)),
+        }
+    }
+
     /// Takes the token that was chosen last into the answer and sends its text. True where nothing may follow: a stop text
     /// was met, or the answer's form is complete.
     pub fn push(&mut self, token: u32, at: Instant, lane: LaneId, tokenizer: &Tokenizer) -> Result<bool, String> {
@@ -154,12 +203,10 @@ impl Job {
         let hidden = self.thinking.hidden_marker(token).or_else(|| self.calls.hidden_marker(token));
         let Parts { thinking, answer } = self.thinking.push(hidden.unwrap_or(&decoded));
         let thinks = thought || self.thinking.is_thinking();
+        self.answer.push_str(&answer);
         let Found { text, calls } = self.calls.push(&answer);
         let released = self.stops.push(&text);
-        match self.last_token.replace(at) {
-            None => self.timings.ttft = Some(at.duration_since(self.submitted)),
-            Some(last) => self.timings.token_latencies.push(at.duration_since(last)),
-        }
+        self.note_time(at);
         self.usage.completion_tokens += 1;
         if thinks {
             // It begins with the answer's first token, whose marker may have taken several.

@@ -5,9 +5,12 @@ use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
 
+pub use crate::config::{Privacy, RemotePlace};
 pub use crate::decoder::GraphPlacement;
 pub use crate::onnx_runtime::Placement;
 
+use super::event::RemoteUsage;
+use super::remote_lane::RemoteServer;
 use crate::decoder::Decoder;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum, Serialize, Deserialize)]
@@ -15,6 +18,8 @@ use crate::decoder::Decoder;
 pub enum LaneId {
     Npu,
     Cpu,
+    /// A server.
+    Remote,
 }
 
 impl LaneId {
@@ -22,6 +27,7 @@ impl LaneId {
         match self {
             Self::Npu => "npu",
             Self::Cpu => "cpu",
+            Self::Remote => "remote",
         }
     }
 }
@@ -117,6 +123,9 @@ impl ChosenBy {
 pub struct MemoryPlan {
     /// With a full context.
     pub bytes: u64,
+    /// Tokens whose keys and values are kept at most, in all conversations together; a full context's at least. What is
+    /// beyond that one is not among the bytes.
+    pub kept_tokens: usize,
     /// The model's own context, where there is no room for all of it.
     pub cut_from: Option<usize>,
 }
@@ -140,6 +149,60 @@ pub struct LaneStatus {
     /// What ONNX Runtime reported after the sessions were made, graph by graph; empty where it did not.
     pub placement: Vec<GraphPlacement>,
     pub measured: MeasuredRates,
+    /// Of the lane that is a server.
+    pub remote: Option<RemoteStatus>,
+    /// Requests that it works on.
+    pub running: usize,
+    /// Requests that it was given and has not begun with.
+    pub waiting: usize,
+}
+
+/// What there is to know of a server before it gets a conversation. Its key is not here.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RemoteStatus {
+    pub url: String,
+    /// The host, and its port where that is not the usual one.
+    pub host: String,
+    /// By the server's own name; `None` until it was asked.
+    pub model: Option<String>,
+    /// What is sent cannot be read on the way, or does not leave this machine.
+    pub is_private: bool,
+    pub privacy: Privacy,
+    pub place: RemotePlace,
+    pub price: Option<Price>,
+}
+
+/// What a server takes for its answers.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Price {
+    pub per_million: TokenPrice,
+    /// As it is to be shown; `None` where nobody said.
+    pub currency: Option<String>,
+}
+
+/// Of a million tokens.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct TokenPrice {
+    pub input: f64,
+    pub output: f64,
+}
+
+impl TokenPrice {
+    /// What so many tokens cost.
+    pub fn of(self, input_tokens: usize, output_tokens: usize) -> f64 {
+        (self.input * input_tokens as f64 + self.output * output_tokens as f64) / 1e6
+    }
+}
+
+impl Price {
+    /// What these tokens cost, in words: `0.0021 EUR`, with at least two digits that say something.
+    pub fn show(&self, usage: RemoteUsage) -> String {
+        let cost = usage.cost(self.per_million);
+        let digits = if cost > 0.0 { (1.0 - cost.log10().floor()).clamp(2.0, 9.0) as usize } else { 2 };
+        let estimate = if usage.is_estimate { "est. " } else { "" };
+        let currency = self.currency.as_ref().map(|currency| format!(" {currency}")).unwrap_or_default();
+        format!("{estimate}{cost:.digits$}{currency}")
+    }
 }
 
 impl LaneStatus {
@@ -175,6 +238,7 @@ pub struct LaneSpec {
     pub memory: Option<MemoryPlan>,
     /// What an earlier run measured.
     pub measured: MeasuredRates,
+    pub remote: Option<RemoteStatus>,
     pub source: LaneSource,
 }
 
@@ -185,6 +249,7 @@ pub enum LaneSource {
         reason: String,
     },
     Open(LaneOpener),
+    Server(RemoteServer),
 }
 
 /// Opens a lane. Runs on the lane's own thread and may take its time; again, after the lane failed, when a request names
@@ -202,11 +267,12 @@ pub struct OpenLane {
 }
 
 impl LaneSpec {
-    /// The lane as it stands before anything was opened, and its opener.
-    pub(super) fn into_status(self, now: Instant) -> (LaneStatus, Option<LaneOpener>) {
-        let (state, opener) = match self.source {
-            LaneSource::Absent { reason } => (LaneState::Absent { reason }, None),
-            LaneSource::Open(opener) => (LaneState::Loading { since: now }, Some(opener)),
+    /// The lane as it stands before anything was opened, and how it comes to be.
+    pub(super) fn into_status(self, now: Instant) -> (LaneStatus, LaneSource) {
+        let state = match &self.source {
+            LaneSource::Absent { reason } => LaneState::Absent { reason: reason.clone() },
+            LaneSource::Open(_) => LaneState::Loading { since: now },
+            LaneSource::Server(server) => server.first_state(now),
         };
         let status = LaneStatus {
             id: self.id,
@@ -219,7 +285,10 @@ impl LaneSpec {
             memory: self.memory,
             placement: Vec::new(),
             measured: self.measured,
+            remote: self.remote,
+            running: 0,
+            waiting: 0,
         };
-        (status, opener)
+        (status, self.source)
     }
 }

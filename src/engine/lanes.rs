@@ -5,10 +5,11 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::event::{FinishReason, GenerationEvent, LaneChange};
-use super::generate::{LaneDecoder, Measured, reusable};
+use super::generate::{Ended, LaneDecoder, Measured};
 use super::job::Job;
 use super::lane::{LaneId, LaneState, LaneStatus, OpenLane};
-use super::route::{LaneFacts, Policy, RouteError, RoutingDecision, RoutingFacts, route};
+use super::route::{LaneFacts, Policy, RemoteUse, RouteError, RoutingDecision, RoutingFacts, is_only_named, route};
+use super::slots::reusable;
 use crate::model::Tokenizer;
 use crate::telemetry::latency::tokens_per_second;
 
@@ -41,8 +42,8 @@ pub struct Lane {
     pub status: LaneStatus,
     /// Where its thread takes jobs from; `None` for a lane that is absent, and for all of them when the engine ends.
     pub jobs: Option<Sender<Job>>,
-    /// The tokens whose keys and values the last answer left in its cache.
-    cached: Vec<u32>,
+    /// The tokens whose keys and values the last answers left in its cache, slot by slot.
+    cached: Vec<Vec<u32>>,
     /// `Decoder::shortest_prefill`.
     shortest_prefill: usize,
 }
@@ -90,13 +91,14 @@ impl Lanes {
         answer_tokens: usize,
         policy: Policy,
         requested: Option<LaneId>,
+        remote: RemoteUse,
     ) -> Result<RoutingDecision, RouteError> {
         let lanes = self.lock();
         let lanes: Vec<LaneFacts<'_>> = lanes
             .iter()
-            .map(|lane| LaneFacts {
-                status: &lane.status,
-                reusable_tokens: reusable(&lane.cached, prompt, lane.shortest_prefill),
+            .map(|lane| {
+                let reusable = lane.cached.iter().map(|cached| reusable(cached, prompt, lane.shortest_prefill));
+                LaneFacts { status: &lane.status, reusable_tokens: reusable.max().unwrap_or(0) }
             })
             .collect();
         route(&RoutingFacts {
@@ -106,16 +108,36 @@ impl Lanes {
             policy,
             requested,
             emulation: self.emulation,
+            remote,
         })
+    }
+
+    /// Whether an answer that outgrows this lane can go on in another one.
+    pub fn can_outgrow(&self, id: LaneId, limit: usize, remote: RemoteUse) -> bool {
+        self.next(id, limit + 1, remote).is_some()
     }
 
     /// Gives a job to a lane's thread; gives it back where there is none any more.
     pub fn send(&self, id: LaneId, job: Job) -> Result<(), Box<Job>> {
-        let lanes = self.lock();
-        match lanes.iter().find(|lane| lane.status.id == id).and_then(|lane| lane.jobs.as_ref()) {
-            Some(jobs) => jobs.send(job).map_err(|error| Box::new(error.0)),
+        let mut lanes = self.lock();
+        let Some(lane) = lanes.iter_mut().find(|lane| lane.status.id == id) else { return Err(Box::new(job)) };
+        match &lane.jobs {
+            Some(jobs) => {
+                jobs.send(job).map_err(|error| Box::new(error.0))?;
+                lane.status.waiting += 1;
+                Ok(())
+            }
             None => Err(Box::new(job)),
         }
+    }
+
+    /// Jobs of a lane began or ended: so many more of them wait, and so many more run.
+    pub fn count(&self, id: LaneId, waiting: isize, running: isize) {
+        self.change(id, |lane| {
+            let status = &mut lane.status;
+            status.waiting = status.waiting.saturating_add_signed(waiting);
+            status.running = status.running.saturating_add_signed(running);
+        });
     }
 
     pub fn set_loading(&self, id: LaneId) {
@@ -140,6 +162,17 @@ impl Lanes {
         });
     }
 
+    /// A server can be asked.
+    pub fn set_server_ready(&self, id: LaneId, context_limit: usize, model: &str) {
+        self.change(id, |lane| {
+            lane.status.state = LaneState::Ready;
+            lane.status.context_limit = context_limit;
+            if let Some(remote) = &mut lane.status.remote {
+                remote.model = Some(model.to_owned());
+            }
+        });
+    }
+
     /// Takes a lane out of service.
     pub fn set_failed(&self, id: LaneId, reason: &str) {
         self.change(id, |lane| {
@@ -148,11 +181,24 @@ impl Lanes {
         });
     }
 
-    /// Publishes the rates that an answer measured and what it left in the cache, for the router's predictions.
-    pub fn record(&self, decoder: &LaneDecoder, measured: &Measured) {
-        let mut status = None;
+    /// Publishes the rates that an answer measured and what it left in the cache, for the router's predictions. An answer
+    /// that others ran beside says nothing about a lane's rates.
+    pub fn record(&self, decoder: &LaneDecoder, ended: &Ended) {
         self.change(decoder.id, |lane| {
-            lane.cached = decoder.cached().to_vec();
+            if lane.cached.len() <= ended.slot {
+                lane.cached.resize(ended.slot + 1, Vec::new());
+            }
+            lane.cached[ended.slot] = decoder.cached(ended.slot).to_vec();
+        });
+        if !ended.measured.shared {
+            self.record_rates(decoder.id, &ended.measured);
+        }
+    }
+
+    /// Publishes the rates alone.
+    pub fn record_rates(&self, id: LaneId, measured: &Measured) {
+        let mut status = None;
+        self.change(id, |lane| {
             let rates = &mut lane.status.measured;
             let seconds = measured.prefill.as_secs_f64();
             if measured.prefill_tokens >= SHORTEST_MEASURED_PREFILL && seconds > 0.0 {
@@ -168,9 +214,12 @@ impl Lanes {
 
     /// Goes on with a job that its lane cannot finish: in the first other lane that is ready and has room, unless the
     /// request named its lane.
-    pub fn hand_over(&self, job: Job, from: LaneId, why: &Hindrance, tokenizer: &Tokenizer) {
+    pub fn hand_over(&self, mut job: Job, from: LaneId, why: &Hindrance, tokenizer: &Tokenizer) {
+        if let Err(error) = job.adopt_text(tokenizer) {
+            return job.finish(FinishReason::Error(error.to_string()), tokenizer);
+        }
         let needed = job.prompt.len() + job.answered().len() + 1;
-        let next = if job.pinned { None } else { self.next(from, needed) };
+        let next = if job.pinned { None } else { self.next(from, needed, job.remote) };
         let Some(next) = next else {
             let reason = match (why, job.pinned) {
                 (Hindrance::ContextFull, _) => FinishReason::ContextFull,
@@ -202,13 +251,15 @@ impl Lanes {
         }
     }
 
-    fn next(&self, from: LaneId, needed: usize) -> Option<LaneStatus> {
+    fn next(&self, from: LaneId, needed: usize, remote: RemoteUse) -> Option<LaneStatus> {
         let lanes = self.lock();
         let can = |lane: &LaneStatus| {
             lane.id != from
                 && lane.state == LaneState::Ready
                 && lane.context_limit >= needed
                 && (self.emulation || !lane.emulated)
+                && remote.objection(lane).is_none()
+                && !is_only_named(lane)
         };
         lanes.iter().map(|lane| &lane.status).find(|lane| can(lane)).cloned()
     }

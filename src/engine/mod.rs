@@ -7,6 +7,7 @@
 
 mod constraint;
 mod cpu_lane;
+mod described_tools;
 mod dispatch;
 mod event;
 mod generate;
@@ -16,11 +17,21 @@ mod hand_over_tests;
 mod job;
 mod lane;
 mod lanes;
+#[cfg(test)]
+mod load_tests;
 mod logprobs;
+#[cfg(test)]
+#[path = "../../tests/support/openai.rs"]
+#[allow(dead_code, reason = "the client's own tests use more of it")]
+mod openai;
 mod prompt;
+mod remote_lane;
+#[cfg(test)]
+mod remote_tests;
 mod request;
 mod route;
 mod sampler;
+mod slots;
 #[cfg(test)]
 pub(crate) mod testing;
 mod text;
@@ -41,16 +52,17 @@ use crate::model::{ModelError, ModelFolder};
 
 pub use cpu_lane::{CpuSetting, cpu_lane};
 pub use event::{
-    ContextTrim, FinishReason, Finished, GenerationEvent, LaneChange, PrefillProgress, Timings, Token, TokenLogprob,
-    TokenLogprobs, Usage,
+    ContextTrim, FinishReason, Finished, GenerationEvent, LaneChange, PrefillProgress, RemoteUsage, Timings, Token,
+    TokenLogprob, TokenLogprobs, Usage,
 };
 pub use grammar::InvalidRequest;
 pub use lane::{
     ChosenBy, GraphPlacement, LaneId, LaneOpener, LaneSource, LaneSpec, LaneState, LaneStatus, MeasuredRates,
-    MemoryPlan, OpenLane, Placement, Threads,
+    MemoryPlan, OpenLane, Placement, Price, Privacy, RemotePlace, RemoteStatus, Threads, TokenPrice,
 };
 pub use lanes::RatesListener;
 pub use prompt::PromptError;
+pub use remote_lane::{ASSUMED_CONTEXT, REMOTE_PROVIDER, RemoteOptions, RemoteServer, remote_lane};
 pub use request::{
     AnswerFormat, AnswerSettings, ChatMessage, ChatRequest, CompletionRequest, MeasureRequest, MeasuredPrompt,
     RawPrompt, Role, Sampling,
@@ -62,6 +74,8 @@ use constraint::Grammars;
 use dispatch::{Asked, Submission};
 use lanes::Lanes;
 use prompt::PromptOptions;
+use remote_lane::RemoteWorker;
+use route::{RemoteUse, is_last_resort};
 use worker::Worker;
 
 /// How long the end of the engine waits for its lanes. A forward pass takes less on any machine that is fit to chat; a
@@ -160,16 +174,23 @@ impl Engine {
         let grammars = Arc::new(Grammars::new(folder.clone()));
         let lanes = Arc::new(Lanes::new(options.emulation, options.listener));
         let stopping = Arc::new(AtomicBool::new(false));
-        let mut workers = Vec::new();
+        let (mut workers, mut servers) = (Vec::new(), Vec::new());
         for spec in options.lanes {
-            let (status, opener) = spec.into_status(Instant::now());
+            let (status, source) = spec.into_status(Instant::now());
             let id = status.id;
-            let jobs = opener.map(|opener| {
-                let (sender, jobs) = channel();
-                let (folder, lanes, stopping) = (folder.clone(), lanes.clone(), stopping.clone());
-                workers.push(Worker { id, opener, jobs, folder, lanes, stopping });
-                sender
-            });
+            let (sender, jobs) = channel();
+            let (folder, lanes_too, stopping) = (folder.clone(), lanes.clone(), stopping.clone());
+            let jobs = match source {
+                LaneSource::Absent { .. } => None,
+                LaneSource::Open(opener) => {
+                    workers.push(Worker { id, opener, jobs, folder, lanes: lanes_too, stopping });
+                    Some(sender)
+                }
+                LaneSource::Server(server) => {
+                    servers.push(RemoteWorker { server, jobs, folder, lanes: lanes_too, stopping });
+                    Some(sender)
+                }
+            };
             lanes.add(status, jobs);
         }
         let (submissions, dispatcher) = dispatch::start(folder.clone(), grammars.clone(), lanes.clone())?;
@@ -185,9 +206,17 @@ impl Engine {
         for worker in workers {
             inner.threads.push(worker.start()?);
         }
+        for server in servers {
+            inner.threads.push(server.start()?);
+        }
         let statuses = inner.lanes.wait(None, |lanes| {
-            let any = |state: fn(&LaneState) -> bool| lanes.iter().any(|lane| state(&lane.status.state));
-            any(|state| *state == LaneState::Ready) || !any(|state| matches!(state, LaneState::Loading { .. }))
+            // A server that waits for the others to be outgrown is no reason not to wait for them.
+            let own = || lanes.iter().map(|lane| &lane.status).filter(|lane| !is_last_resort(lane));
+            let any = |state: fn(&LaneState) -> bool| own().any(|lane| state(&lane.state));
+            let is_done =
+                any(|state| *state == LaneState::Ready) || !any(|state| matches!(state, LaneState::Loading { .. }));
+            let server_loads = lanes.iter().any(|lane| matches!(lane.status.state, LaneState::Loading { .. }));
+            is_done && (any(|state| *state == LaneState::Ready) || !server_loads)
         });
         if statuses.iter().any(|lane| lane.state == LaneState::Ready) {
             return Ok(Self { inner: Arc::new(inner) });
@@ -229,7 +258,8 @@ impl Engine {
     /// What the router would decide for this conversation now, without running anything.
     pub fn preview(&self, request: &ChatRequest) -> Result<RoutingDecision, EngineError> {
         let prompt = prompt::tokenize(&self.inner.folder, &request.messages, PromptOptions::of(request))?;
-        let decision = self.inner.lanes.decide(&prompt, request.max_tokens, request.policy, request.lane)?;
+        let remote = dispatch::remote_use(request);
+        let decision = self.inner.lanes.decide(&prompt, request.max_tokens, request.policy, request.lane, remote)?;
         if request.whole {
             prompt::check_room(prompt.len(), decision.context_limit)?;
         }
@@ -239,7 +269,8 @@ impl Engine {
     /// As `preview`, for text that is to be gone on with.
     pub fn preview_completion(&self, request: &CompletionRequest) -> Result<RoutingDecision, EngineError> {
         let prompt = prompt::tokenize_raw(&self.inner.folder, &request.prompt)?;
-        let decision = self.inner.lanes.decide(&prompt, request.max_tokens, request.policy, request.lane)?;
+        let remote = RemoteUse::never(dispatch::RAW_TEXT);
+        let decision = self.inner.lanes.decide(&prompt, request.max_tokens, request.policy, request.lane, remote)?;
         prompt::check_room(prompt.len(), decision.context_limit)?;
         Ok(decision)
     }

@@ -134,6 +134,8 @@ pub struct ChatRequest {
     pub policy: Policy,
     /// The user's override of the router: this lane answers from the first token to the last, or nobody does.
     pub lane: Option<LaneId>,
+    /// A person allowed that this conversation is sent to the server of the remote lane, where its privacy is `ask`.
+    pub allow_remote: bool,
 }
 
 impl ChatRequest {
@@ -154,6 +156,7 @@ impl ChatRequest {
             thinking: None,
             policy: Policy::default(),
             lane: None,
+            allow_remote: false,
         }
     }
 }
@@ -222,6 +225,8 @@ pub struct AnswerSettings {
     pub policy: Policy,
     /// The user's override of the router.
     pub lane: Option<LaneId>,
+    /// As [`ChatRequest::allow_remote`].
+    pub allow_remote: bool,
 }
 
 impl AnswerSettings {
@@ -234,6 +239,7 @@ impl AnswerSettings {
             thinking: self.thinking,
             policy: self.policy,
             lane: self.lane,
+            allow_remote: self.allow_remote,
             ..ChatRequest::new(system.chain(turns).collect())
         }
     }

@@ -14,6 +14,10 @@
 //! The expected answer is the longest one that was asked for, but at most `EXPECTED_ANSWER`: nobody knows how long an answer
 //! will be, and one that outgrows its lane moves to another.
 //!
+//! A server, the lane `remote`, stands behind the lanes of this machine under each policy: it takes what they have no room for
+//! (`Rule::Outgrown`). The settings may put it before them, where it is a lane like the others, or behind its name alone. It
+//! takes nothing that its privacy does not allow.
+//!
 //! `efficient` decides by the kind of silicon alone, which does the same work for less power by design. No energy is
 //! measured lane by lane, and the policy does not claim it.
 
@@ -21,7 +25,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::lane::{LaneId, LaneState, LaneStatus};
+use super::lane::{LaneId, LaneState, LaneStatus, Privacy, RemotePlace};
 
 /// Tokens of an answer that a lane should have room for: more than most answers in a chat take.
 pub const EXPECTED_ANSWER: usize = 128;
@@ -88,6 +92,44 @@ pub struct RoutingFacts<'a> {
     pub requested: Option<LaneId>,
     /// Lanes on a simulator may be chosen without being named.
     pub emulation: bool,
+    pub remote: RemoteUse,
+}
+
+/// What a request allows of the lane that is a server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct RemoteUse {
+    /// A person allowed this conversation.
+    pub consent: bool,
+    /// Why this request is not for a server, whoever allows it.
+    pub unsuited: Option<&'static str>,
+}
+
+impl RemoteUse {
+    /// For work that never leaves this machine.
+    pub fn never(why: &'static str) -> Self {
+        Self { consent: false, unsuited: Some(why) }
+    }
+
+    /// Why a lane may not have this request; `None` where it may, and for lanes of this machine.
+    pub fn objection(self, lane: &LaneStatus) -> Option<String> {
+        let server = lane.remote.as_ref()?;
+        match (self.unsuited, server.privacy, self.consent) {
+            (Some(why), _, _) => Some(why.to_owned()),
+            (None, Privacy::Allow, _) | (None, Privacy::Ask, true) => None,
+            (None, Privacy::Ask, false) => Some(format!("not allowed to send this to {}", server.host)),
+            (None, Privacy::Never, _) => Some("privacy is 'never'".to_owned()),
+        }
+    }
+}
+
+/// The lane waits until the others have no room.
+pub fn is_last_resort(lane: &LaneStatus) -> bool {
+    lane.remote.as_ref().is_some_and(|server| server.place != RemotePlace::First)
+}
+
+/// The lane answers nothing that does not name it.
+pub fn is_only_named(lane: &LaneStatus) -> bool {
+    lane.remote.as_ref().is_some_and(|server| server.place == RemotePlace::Named)
 }
 
 /// What decides about one lane.
@@ -136,6 +178,8 @@ pub enum Rule {
     Fastest,
     /// It has not been measured yet, so that nothing can be predicted of it.
     Unmeasured,
+    /// No lane of this machine holds what is needed; the server does.
+    Outgrown,
     /// No lane holds what is needed: the one with the longest context answers, and old turns may be dropped.
     LongestContext,
 }
@@ -151,6 +195,7 @@ impl Rule {
             Self::Efficient => "efficient",
             Self::Fastest => "fastest",
             Self::Unmeasured => "unmeasured",
+            Self::Outgrown => "outgrown",
             Self::LongestContext => "longest_context",
         }
     }
@@ -164,6 +209,7 @@ impl Rule {
             Self::Efficient => "built to need less power",
             Self::Fastest => "least predicted time",
             Self::Unmeasured => "to be measured once",
+            Self::Outgrown => "outgrew this machine",
             Self::LongestContext => "longest context",
         }
     }
@@ -186,11 +232,24 @@ pub enum RouteError {
     RequestedNotReady { lane: LaneId, reason: String },
     #[error("the {lane} lane was asked for, but this program has no such lane")]
     RequestedUnknown { lane: LaneId },
+    #[error("the {lane} lane was asked for, but {reason}{}", remedy(*is_consent))]
+    RequestedNotAllowed { lane: LaneId, reason: String, is_consent: bool },
+    #[error("the remote lane was asked for, but no server is named: set url in [remote] of the settings")]
+    NoServer,
     #[error(
         "no lane is ready: {}; a lane that failed is tried again when it is asked for",
         .0.iter().map(|r| format!("{}: {}", r.lane, r.reason)).collect::<Vec<_>>().join("; ")
     )]
     NoneReady(Vec<Rejection>),
+}
+
+/// What allows it, where anything does.
+fn remedy(is_consent: bool) -> &'static str {
+    if is_consent {
+        "; --allow-remote allows it, and so does privacy = \"allow\" in [remote] of the settings"
+    } else {
+        ""
+    }
 }
 
 pub fn route(facts: &RoutingFacts<'_>) -> Result<RoutingDecision, RouteError> {
@@ -217,7 +276,14 @@ pub fn route(facts: &RoutingFacts<'_>) -> Result<RoutingDecision, RouteError> {
 
 /// A lane that was named may be loading, which is waited for, or broken, which is tried again.
 fn requested<'a>(facts: &RoutingFacts<'a>, id: LaneId) -> Result<LaneFacts<'a>, RouteError> {
-    let lane = facts.lanes.iter().find(|lane| lane.status.id == id).ok_or(RouteError::RequestedUnknown { lane: id })?;
+    let unknown = if id == LaneId::Remote { RouteError::NoServer } else { RouteError::RequestedUnknown { lane: id } };
+    let lane = facts.lanes.iter().find(|lane| lane.status.id == id).ok_or(unknown)?;
+    if let Some(reason) =
+        facts.remote.objection(lane.status).filter(|_| !matches!(lane.status.state, LaneState::Absent { .. }))
+    {
+        let is_consent = facts.remote.unsuited.is_none();
+        return Err(RouteError::RequestedNotAllowed { lane: id, reason, is_consent });
+    }
     match &lane.status.state {
         LaneState::Absent { reason } => Err(RouteError::RequestedNotReady { lane: id, reason: reason.clone() }),
         LaneState::Ready | LaneState::Loading { .. } | LaneState::Failed { .. } => Ok(*lane),
@@ -229,13 +295,19 @@ fn choose<'a>(facts: &RoutingFacts<'a>) -> Option<(LaneFacts<'a>, Rule)> {
     if let [only] = usable[..] {
         return Some((only, Rule::OnlyReady));
     }
-    let fitting: Vec<_> = usable.iter().copied().filter(|lane| facts.needed() <= lane.status.context_limit).collect();
+    let fitting = |late: bool| -> Vec<LaneFacts<'a>> {
+        let fits = |lane: &LaneFacts<'a>| facts.needed() <= lane.status.context_limit;
+        usable.iter().copied().filter(fits).filter(|lane| is_last_resort(lane.status) == late).collect()
+    };
+    let (early, late) = (fitting(false), fitting(true));
     let preferred = facts.policy.preferred().and_then(|(id, rule)| {
-        let lane = fitting.iter().find(|lane| lane.status.id == id)?;
+        let lane = early.iter().find(|lane| lane.status.id == id)?;
         Some((*lane, rule))
     });
-    let fastest = || if facts.policy == Policy::Fastest { fastest(facts, &fitting) } else { None };
-    preferred.or_else(fastest).or_else(|| fitting.first().map(|lane| (*lane, Rule::FirstThatFits))).or_else(|| {
+    let fastest = || if facts.policy == Policy::Fastest { fastest(facts, &early) } else { None };
+    let first = || early.first().map(|lane| (*lane, Rule::FirstThatFits));
+    let outgrown = || late.first().map(|lane| (*lane, Rule::Outgrown));
+    preferred.or_else(fastest).or_else(first).or_else(outgrown).or_else(|| {
         // The first of the longest.
         let longest = usable.iter().rev().max_by_key(|lane| lane.status.context_limit)?;
         Some((*longest, Rule::LongestContext))
@@ -265,7 +337,8 @@ impl RoutingFacts<'_> {
     /// Why a lane cannot be chosen, whatever fits.
     fn hindrance(&self, lane: &LaneStatus) -> Option<String> {
         let emulated = || (lane.emulated && !self.emulation).then(|| "emulated, which must be asked for".to_string());
-        lane.state.hindrance().or_else(emulated)
+        let named = || is_only_named(lane).then(|| "only what names it".to_string());
+        lane.state.hindrance().or_else(emulated).or_else(|| self.remote.objection(lane)).or_else(named)
     }
 
     fn predicted_ttft(&self, lane: LaneFacts<'_>) -> Option<Duration> {

@@ -1,6 +1,6 @@
 use pretty_assertions::assert_eq;
 
-use super::super::lane::MeasuredRates;
+use super::super::lane::{MeasuredRates, RemoteStatus};
 use super::*;
 
 fn lane(id: LaneId, context_limit: usize, state: LaneState) -> LaneStatus {
@@ -15,6 +15,9 @@ fn lane(id: LaneId, context_limit: usize, state: LaneState) -> LaneStatus {
         memory: None,
         placement: Vec::new(),
         measured: MeasuredRates::default(),
+        remote: None,
+        running: 0,
+        waiting: 0,
     }
 }
 
@@ -45,14 +48,27 @@ struct Question {
     policy: Policy,
     requested: Option<LaneId>,
     emulation: bool,
+    remote: RemoteUse,
 }
 
-const SHORT: Question = Question { prompt: 50, answer: 1024, policy: Policy::Auto, requested: None, emulation: false };
+const NO_CONSENT: RemoteUse = RemoteUse { consent: false, unsuited: None };
+const CONSENT: RemoteUse = RemoteUse { consent: true, unsuited: None };
+
+const SHORT: Question =
+    Question { prompt: 50, answer: 1024, policy: Policy::Auto, requested: None, emulation: false, remote: NO_CONSENT };
 
 fn ask(lanes: &[LaneStatus], question: Question) -> Result<RoutingDecision, RouteError> {
-    let Question { prompt, answer, policy, requested, emulation } = question;
+    let Question { prompt, answer, policy, requested, emulation, remote } = question;
     let lanes = facts(lanes, 0);
-    route(&RoutingFacts { prompt_tokens: prompt, answer_tokens: answer, lanes: &lanes, policy, requested, emulation })
+    route(&RoutingFacts {
+        prompt_tokens: prompt,
+        answer_tokens: answer,
+        lanes: &lanes,
+        policy,
+        requested,
+        emulation,
+        remote,
+    })
 }
 
 /// Lane, rule, tokens needed, and why not the other.
@@ -240,6 +256,7 @@ fn the_prediction_is_of_the_new_tokens_at_the_measured_rates() {
             policy: Policy::Auto,
             requested: None,
             emulation: false,
+            remote: NO_CONSENT,
         });
         let decision = decision.unwrap();
         (decision.predicted_ttft, decision.predicted_total)
@@ -251,4 +268,116 @@ fn the_prediction_is_of_the_new_tokens_at_the_measured_rates() {
     cpu.measured.decode = Some(40.0);
     assert_eq!(predict(&cpu, 0), (ms(500), ms(750)));
     assert_eq!(predict(&cpu, 240), (ms(100), ms(350)));
+}
+
+fn server(privacy: Privacy, place: RemotePlace) -> LaneStatus {
+    let remote = RemoteStatus {
+        url: "https://h.example/v1".into(),
+        host: "h.example".into(),
+        model: None,
+        is_private: true,
+        privacy,
+        place,
+        price: None,
+    };
+    LaneStatus { remote: Some(remote), ..lane(LaneId::Remote, 30_000, LaneState::Ready) }
+}
+
+/// The NPU with 512, the CPU with 8192, and a server with 30,000 tokens, in the order that its place gives.
+fn three(privacy: Privacy, place: RemotePlace) -> Vec<LaneStatus> {
+    let mut lanes = Vec::from(two(LaneState::Ready, LaneState::Ready));
+    let at = if place == RemotePlace::First { 0 } else { 2 };
+    lanes.insert(at, server(privacy, place));
+    lanes
+}
+
+#[test]
+fn a_server_takes_what_outgrows_this_machine_and_nothing_before_it() {
+    use LaneId::{Cpu, Npu, Remote};
+    let lanes = three(Privacy::Allow, RemotePlace::Outgrown);
+    let of = |policy, prompt| {
+        let (lane, rule, _, rejected) = decide(&lanes, Question { prompt, policy, ..SHORT });
+        (lane, rule, rejected)
+    };
+    for (policy, short) in [
+        (Policy::Auto, (Npu, Rule::FirstThatFits)),
+        (Policy::Npu, (Npu, Rule::Preferred)),
+        (Policy::Cpu, (Cpu, Rule::Preferred)),
+        (Policy::Efficient, (Npu, Rule::Efficient)),
+        // Never measured, and still not to be measured by itself.
+        (Policy::Fastest, (Npu, Rule::Unmeasured)),
+    ] {
+        assert_eq!((of(policy, 50).0, of(policy, 50).1), short, "{policy:?}");
+        assert_eq!(of(policy, 8000).0, Cpu);
+        let (lane, rule, rejected) = of(policy, 8192);
+        assert_eq!((lane, rule), (Remote, Rule::Outgrown), "{policy:?}");
+        assert!(rejected.contains("cpu: 8") && rejected.contains("context of 8192"), "{rejected}");
+    }
+    assert_eq!(of(Policy::Auto, 8000).2, "npu: 8128 tokens, context of 512, remote: cpu comes first");
+    // What no lane holds goes to the longest one, which drops the oldest turns.
+    assert_eq!((of(Policy::Auto, 40_000).0, of(Policy::Auto, 40_000).1), (Remote, Rule::LongestContext));
+    // Where this machine has no lane, the server is the only one.
+    let mut lanes = lanes.clone();
+    (lanes[0].state, lanes[1].state) = (absent(), failed());
+    assert_eq!((decide(&lanes, SHORT).0, decide(&lanes, SHORT).1), (Remote, Rule::OnlyReady));
+}
+
+#[test]
+fn the_settings_may_put_a_server_first_or_behind_its_name() {
+    use LaneId::{Cpu, Npu, Remote};
+    let lanes = three(Privacy::Allow, RemotePlace::First);
+    let of = |policy| decide(&lanes, Question { policy, ..SHORT });
+    assert_eq!((of(Policy::Auto).0, of(Policy::Auto).1), (Remote, Rule::FirstThatFits));
+    assert_eq!((of(Policy::Fastest).0, of(Policy::Fastest).1), (Remote, Rule::Unmeasured));
+    // These name another one.
+    assert_eq!((of(Policy::Efficient).0, of(Policy::Cpu).0), (Npu, Cpu));
+
+    let lanes = three(Privacy::Allow, RemotePlace::Named);
+    for prompt in [50, 8192, 40_000] {
+        let (lane, _, _, rejected) = decide(&lanes, Question { prompt, ..SHORT });
+        assert!(lane != Remote && rejected.contains("remote: only what names it"), "{prompt}: {rejected}");
+    }
+    assert_eq!(decide(&lanes, Question { requested: Some(Remote), ..SHORT }).1, Rule::Requested);
+}
+
+#[test]
+fn nothing_goes_to_a_server_that_is_not_allowed() {
+    use LaneId::{Cpu, Remote};
+    let unsuited = RemoteUse { consent: true, unsuited: Some("raw text stays here") };
+    for (privacy, remote, allowed, reason) in [
+        (Privacy::Allow, NO_CONSENT, true, ""),
+        (Privacy::Ask, CONSENT, true, ""),
+        (Privacy::Ask, NO_CONSENT, false, "not allowed to send this to h.example"),
+        (Privacy::Never, CONSENT, false, "privacy is 'never'"),
+        (Privacy::Allow, unsuited, false, "raw text stays here"),
+    ] {
+        for place in [RemotePlace::Outgrown, RemotePlace::First, RemotePlace::Named] {
+            let lanes = three(privacy, place);
+            for policy in [Policy::Auto, Policy::Npu, Policy::Cpu, Policy::Fastest, Policy::Efficient] {
+                for prompt in [10, 600, 8192, 40_000] {
+                    let question = Question { prompt, policy, remote, ..SHORT };
+                    let decision = ask(&lanes, question).unwrap();
+                    assert!(allowed || decision.lane != Remote, "{privacy:?} {place:?} {policy:?} {prompt}");
+                    let rejection = decision.rejected.iter().find(|other| other.lane == Remote);
+                    assert!(allowed || rejection.unwrap().reason == reason, "{rejection:?}");
+                }
+            }
+            let asked = ask(&lanes, Question { requested: Some(Remote), remote, ..SHORT });
+            match asked {
+                Ok(decision) => assert!(allowed && decision.lane == Remote),
+                Err(error) => assert!(!allowed && error.to_string().contains(reason), "{error}"),
+            }
+        }
+    }
+    let error = ask(&three(Privacy::Ask, RemotePlace::Outgrown), Question { requested: Some(Remote), ..SHORT });
+    let error = error.unwrap_err().to_string();
+    assert!(error.contains("--allow-remote") && error.contains("privacy = \"allow\""), "{error}");
+    let error = ask(&two(LaneState::Ready, LaneState::Ready), Question { requested: Some(Remote), ..SHORT });
+    assert!(error.unwrap_err().to_string().contains("no server is named"));
+    // Not even where nobody else is ready.
+    let mut lanes = three(Privacy::Ask, RemotePlace::First);
+    (lanes[1].state, lanes[2].state) = (absent(), failed());
+    let error = ask(&lanes, SHORT).unwrap_err().to_string();
+    assert!(error.contains("remote: not allowed to send this to h.example"), "{error}");
+    assert_eq!(decide(&three(Privacy::Ask, RemotePlace::Outgrown), Question { prompt: 8192, ..SHORT }).0, Cpu);
 }

@@ -1,8 +1,8 @@
 //! For the engine's own tests: a model whose tokens are bytes, and a decoder that answers from a script.
 
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
 use std::time::Instant;
 
@@ -11,6 +11,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use super::event::GenerationEvent;
 use super::job::{Job, Request};
 use super::request::Sampling;
+use super::route::RemoteUse;
 use super::thinking::ThinkingSplitter;
 use super::tool_calls::CallFinder;
 use crate::decoder::{DecodeError, Decoder};
@@ -70,6 +71,8 @@ pub fn job_with(
         constraint: None,
         pinned,
         measure: None,
+        chat: None,
+        remote: RemoteUse::default(),
         submitted: Instant::now(),
         events,
     });
@@ -240,6 +243,94 @@ impl Decoder for SequenceDecoder {
         let hash = self.tokens.iter().fold(0xcbf2_9ce4_8422_2325, |hash, token| step(hash, *token));
         self.logits = (0..VOCABULARY as u32).map(|entry| (step(step(hash, entry), 7) >> 40) as f32 / 2e6).collect();
         self.logits[END as usize] = -100.0;
+        Ok(())
+    }
+
+    fn logits(&self) -> &[f32] {
+        &self.logits
+    }
+}
+
+/// Gives each of its slots a next token as `SequenceDecoder` does, and remembers what it was asked for.
+pub struct SlotDecoder {
+    /// Tokens that it has memory for, in rows of the longest sequence's length.
+    budget: usize,
+    context: usize,
+    slots: Vec<SequenceDecoder>,
+    selected: usize,
+    passes: Arc<Mutex<Vec<Vec<(usize, usize)>>>>,
+    logits: Vec<f32>,
+}
+
+impl SlotDecoder {
+    pub fn new(count: usize, context: usize, budget: usize) -> Self {
+        let slots = (0..count).map(|_| SequenceDecoder::new(context, Fault::Never)).collect();
+        Self { budget, context, slots, selected: 0, passes: Arc::default(), logits: Vec::new() }
+    }
+
+    /// Breaks when a slot holds so many tokens.
+    pub fn with_fault(mut self, fault: Fault) -> Self {
+        self.slots.iter_mut().for_each(|slot| slot.fault = fault);
+        self
+    }
+
+    /// Of each pass so far, slots and how many tokens each was given.
+    pub fn passes(&self) -> Arc<Mutex<Vec<Vec<(usize, usize)>>>> {
+        self.passes.clone()
+    }
+
+    fn ran(&self, pass: Vec<(usize, usize)>) {
+        let held: Vec<usize> = self.slots.iter().map(|slot| slot.tokens.len()).filter(|length| *length > 0).collect();
+        let longest = held.iter().copied().max().unwrap_or(0);
+        assert!(held.len() <= self.slots(longest), "{held:?} with memory for {} tokens", self.budget);
+        self.passes.lock().unwrap().push(pass);
+    }
+}
+
+impl Decoder for SlotDecoder {
+    fn context_limit(&self) -> usize {
+        self.context
+    }
+
+    fn prefill_chunk(&self) -> usize {
+        64
+    }
+
+    fn slots(&self, tokens: usize) -> usize {
+        (self.budget / tokens.max(1)).clamp(1, self.slots.len())
+    }
+
+    fn select(&mut self, slot: usize) {
+        self.selected = slot;
+    }
+
+    fn copy(&mut self, from: usize, tokens: usize) -> Result<(), DecodeError> {
+        self.slots[self.selected].tokens = self.slots[from].tokens[..tokens].to_vec();
+        Ok(())
+    }
+
+    fn step(&mut self, next: &[(usize, u32)], logits: &mut Vec<f32>) -> Result<(), DecodeError> {
+        logits.clear();
+        for (slot, token) in next {
+            self.slots[*slot].forward(&[*token])?;
+            logits.extend_from_slice(self.slots[*slot].logits());
+        }
+        self.ran(next.iter().map(|(slot, _)| (*slot, 1)).collect());
+        Ok(())
+    }
+
+    fn position(&self) -> usize {
+        self.slots[self.selected].position()
+    }
+
+    fn rewind(&mut self, position: usize) {
+        self.slots[self.selected].rewind(position);
+    }
+
+    fn forward(&mut self, tokens: &[u32]) -> Result<(), DecodeError> {
+        self.slots[self.selected].forward(tokens)?;
+        self.logits = self.slots[self.selected].logits().to_vec();
+        self.ran(vec![(self.selected, tokens.len())]);
         Ok(())
     }
 

@@ -32,6 +32,12 @@ impl Detokenizer {
         &self.tokens
     }
 
+    /// Goes on behind these tokens, whose text was given out elsewhere.
+    pub fn resume(&mut self, tokens: Vec<u32>) {
+        (self.start, self.given) = (tokens.len(), tokens.len());
+        self.tokens = tokens;
+    }
+
     /// What was still incomplete when the answer ended, with U+FFFD for its broken bytes.
     pub fn finish(&mut self, tokenizer: &Tokenizer) -> Result<String, TokenizerError> {
         let text = self.pending(tokenizer)?;

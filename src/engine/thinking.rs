@@ -56,6 +56,16 @@ impl ThinkingSplitter {
         Self { markers, place, held: String::new() }
     }
 
+    /// For a server's text, whatever its model is: the markers that most models have.
+    pub fn usual() -> Self {
+        Self::new(Some(Thinking { open: "<think>", close: "</think>", hidden: Vec::new(), switchable: false }), false)
+    }
+
+    /// What ends the thinking, where that is what comes next.
+    pub fn closing_marker(&self) -> Option<&'static str> {
+        self.markers.as_ref().filter(|_| self.is_thinking()).map(|thinking| thinking.close)
+    }
+
     /// What comes next belongs to the thinking.
     pub fn is_thinking(&self) -> bool {
         matches!(self.place, Place::Thinking { .. })

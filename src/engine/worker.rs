@@ -1,7 +1,7 @@
-//! A lane's own thread: opens the lane, then takes jobs in order and answers one at a time. ONNX Runtime's calls block, so
-//! nothing else runs there.
+//! A lane's own thread: opens the lane, takes jobs in the order in which they come, as many at a time as there is room for,
+//! and lets them take turns. ONNX Runtime's calls block, so nothing else runs there.
 //!
-//! A lane that breaks, by an error or a panic, is out of service: its job goes on in another lane, and only a request
+//! A lane that breaks, by an error or a panic, is out of service: its jobs go on in another lane, and only a request
 //! that names the lane opens it again.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -12,7 +12,7 @@ use std::thread::JoinHandle;
 use std::time::Instant;
 
 use super::event::FinishReason;
-use super::generate::{LaneDecoder, Outcome, generate, panic_message};
+use super::generate::{Ended, LaneDecoder, Outcome, panic_message};
 use super::job::Job;
 use super::lane::{LaneId, LaneOpener};
 use super::lanes::{Hindrance, Lanes};
@@ -22,6 +22,18 @@ use crate::model::ModelFolder;
 struct Fault {
     reason: String,
     at: Instant,
+}
+
+/// A job that the lane has not begun with, or has to begin with again.
+struct Waiting {
+    job: Job,
+    displaced: bool,
+}
+
+impl Waiting {
+    fn new(job: Job) -> Self {
+        Self { job, displaced: false }
+    }
 }
 
 pub struct Worker {
@@ -41,9 +53,16 @@ impl Worker {
 
     fn run(&mut self) {
         let mut lane = self.open();
-        // The channel ends when the engine does.
-        while let Ok(job) = self.jobs.recv() {
-            lane = self.answer(lane, job);
+        let mut waiting = Vec::new();
+        loop {
+            if waiting.is_empty() && lane.as_ref().map_or(true, LaneDecoder::is_idle) {
+                // The channel ends when the engine does.
+                let Ok(job) = self.jobs.recv() else { return };
+                waiting.push(Waiting::new(job));
+            }
+            waiting.extend(self.jobs.try_iter().map(Waiting::new));
+            lane = self.admit(lane, &mut waiting);
+            lane = self.turn(lane, &mut waiting);
         }
     }
 
@@ -66,54 +85,81 @@ impl Worker {
         Fault { reason, at: Instant::now() }
     }
 
-    fn answer(&mut self, lane: Result<LaneDecoder, Fault>, mut job: Job) -> Result<LaneDecoder, Fault> {
-        let folder = self.folder.clone();
-        if self.stopping.load(Ordering::Relaxed) || job.is_cancelled() {
-            job.finish(FinishReason::Cancelled, &folder.tokenizer);
-            return lane;
+    /// Begins with those that wait, in their order, until one has to wait for the end of another.
+    fn admit(
+        &mut self,
+        mut lane: Result<LaneDecoder, Fault>,
+        waiting: &mut Vec<Waiting>,
+    ) -> Result<LaneDecoder, Fault> {
+        let stopping = self.stopping.load(Ordering::Relaxed);
+        let given_up = |waiting: &mut Waiting| stopping || waiting.job.is_cancelled();
+        for Waiting { job, .. } in waiting.extract_if(.., given_up) {
+            self.lanes.count(self.id, -1, 0);
+            job.finish(FinishReason::Cancelled, &self.folder.tokenizer);
         }
-        let lane = match lane {
-            // It was asked for by name since it failed.
-            Err(fault) if job.pinned && job.submitted > fault.at => self.open(),
-            lane => lane,
-        };
-        let mut decoder = match lane {
-            Ok(decoder) => decoder,
-            Err(fault) => {
-                let why = Hindrance::Broken(fault.reason.clone());
-                self.lanes.hand_over(job, self.id, &why, &folder.tokenizer);
-                return Err(fault);
+        while !waiting.is_empty() {
+            let Waiting { job, displaced } = waiting.remove(0);
+            lane = match lane {
+                // It was asked for by name since it failed.
+                Err(fault) if job.pinned && job.submitted > fault.at => self.open(),
+                lane => lane,
+            };
+            match &mut lane {
+                Ok(decoder) => {
+                    if let Err(job) = decoder.admit(job, displaced) {
+                        waiting.insert(0, Waiting { job: *job, displaced });
+                        break;
+                    }
+                    self.lanes.count(self.id, -1, 1);
+                }
+                Err(fault) => {
+                    self.lanes.count(self.id, -1, 0);
+                    let why = Hindrance::Broken(fault.reason.clone());
+                    self.lanes.hand_over(job, self.id, &why, &self.folder.tokenizer);
+                }
             }
-        };
+        }
+        lane
+    }
+
+    fn turn(&mut self, lane: Result<LaneDecoder, Fault>, waiting: &mut Vec<Waiting>) -> Result<LaneDecoder, Fault> {
+        let mut decoder = lane?;
         let stopping = || self.stopping.load(Ordering::Relaxed);
-        // A decoder's panic is caught where it is called; any other one is a fault of ours that this request met.
-        let answered = catch_unwind(AssertUnwindSafe(|| generate(&mut decoder, &folder, &mut job, &stopping)));
-        let (outcome, measured) = match answered {
-            Ok(answered) => answered,
-            Err(panic) => {
-                let message = format!("this request broke ortalk, which is a bug: {}", panic_message(&*panic));
-                job.finish(FinishReason::Error(message), &folder.tokenizer);
-                return Ok(decoder);
-            }
-        };
-        self.lanes.record(&decoder, &measured);
-        match outcome {
-            Outcome::Finished(reason) => job.finish(reason, &folder.tokenizer),
-            Outcome::ContextFull => {
-                self.lanes.hand_over(job, self.id, &Hindrance::ContextFull, &folder.tokenizer);
-            }
-            Outcome::Refused(reason) => {
-                self.lanes.hand_over(job, self.id, &Hindrance::Refused(reason), &folder.tokenizer);
-            }
-            Outcome::Broken(reason) => {
-                let fault = self.fail(reason);
-                // Before the job goes on: two lanes' worth of memory may be too much.
-                drop(decoder);
-                let why = Hindrance::Broken(fault.reason.clone());
-                self.lanes.hand_over(job, self.id, &why, &folder.tokenizer);
-                return Err(fault);
-            }
+        let ended = decoder.turn(&self.folder, &stopping);
+        let broken = ended.iter().find_map(|ended| match &ended.outcome {
+            Outcome::Broken(reason) => Some(reason.clone()),
+            _ => None,
+        });
+        for ended in &ended {
+            self.lanes.record(&decoder, ended);
+            self.lanes.count(self.id, 0, -1);
         }
-        Ok(decoder)
+        let lane = match broken {
+            Some(reason) => {
+                let fault = self.fail(reason);
+                // Before the jobs go on: two lanes' worth of memory may be too much.
+                drop(decoder);
+                Err(fault)
+            }
+            None => Ok(decoder),
+        };
+        for Ended { job, outcome, .. } in ended {
+            let why = match outcome {
+                Outcome::Finished(reason) => {
+                    job.finish(reason, &self.folder.tokenizer);
+                    continue;
+                }
+                Outcome::Displaced => {
+                    self.lanes.count(self.id, 1, 0);
+                    waiting.insert(0, Waiting { job, displaced: true });
+                    continue;
+                }
+                Outcome::ContextFull => Hindrance::ContextFull,
+                Outcome::Refused(reason) => Hindrance::Refused(reason),
+                Outcome::Broken(reason) => Hindrance::Broken(reason),
+            };
+            self.lanes.hand_over(job, self.id, &why, &self.folder.tokenizer);
+        }
+        lane
     }
 }

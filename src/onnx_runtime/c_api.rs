@@ -2,13 +2,16 @@
 //! unsafe code is here.
 #![allow(unsafe_code)]
 
-use std::ffi::{CStr, c_char};
+use std::ffi::{CStr, CString, c_char};
+use std::ops::Range;
 use std::ptr;
 
 use ort::AsPointer;
 use ort::device::Device;
+use ort::memory::MemoryInfo;
 use ort::session::{IoBinding, Session};
 use ort::sys::OrtStatusPtr;
+use ort::value::{DynTensor, TensorElementType};
 
 /// Runs a session on tensors that are bound already.
 ///
@@ -21,6 +24,62 @@ pub fn run_bound(session: &mut Session, binding: &IoBinding) -> Result<(), Strin
     // run options are passed, which the interface allows as null.
     let status = unsafe { (ort::api().RunWithBinding)(session.ptr().cast_mut(), ptr::null(), binding.ptr()) };
     check(status)
+}
+
+/// Binds some of a tensor's rows, along its first axis, as an input and as an output at once. So a pass can be about a few
+/// of the sequences whose keys and values lie in one tensor, and writes in place. The element type is a float's.
+///
+/// `ort` copies what is bound as a part of something else.
+pub fn bind_rows(
+    binding: &mut IoBinding,
+    [input, output]: [&str; 2],
+    tensor: &mut DynTensor,
+    rows: Range<usize>,
+) -> Result<(), String> {
+    let text = |error: ort::Error| error.to_string();
+    // The binding shares the whole tensor's ownership from here on, until something else is bound to both names.
+    binding.bind_input(input, &*tensor).map_err(text)?;
+    binding.bind_output(output, &mut *tensor).map_err(text)?;
+    let mut shape = tensor.shape().to_vec();
+    let all = usize::try_from(shape.first().copied().unwrap_or(0)).unwrap_or(0);
+    if rows == (0..all) {
+        return Ok(());
+    }
+    if rows.is_empty() || rows.end > all {
+        return Err(format!("rows {} to {} of a tensor of {all} were to be bound", rows.start, rows.end));
+    }
+    let element = match tensor.data_type() {
+        TensorElementType::Float32 => 4,
+        TensorElementType::Float16 | TensorElementType::Bfloat16 => 2,
+        other => return Err(format!("rows of {other} cannot be bound")),
+    };
+    let element_type = (*tensor.data_type()).into();
+    let row = shape[1..].iter().map(|size| usize::try_from(*size).unwrap_or(0)).product::<usize>() * element;
+    shape[0] = rows.len() as i64;
+    let [input, output] = [input, output].map(|name| CString::new(name).map_err(|error| error.to_string()));
+    let (input, output, memory) = (input?, output?, MemoryInfo::default());
+    let api = ort::api();
+    let mut value = ptr::null_mut();
+    // SAFETY: the rows lie within the tensor, which is contiguous, on the CPU and kept alive by the binding, which holds it
+    // under the same two names: whatever replaces it there replaces the rows, too. The value is only a description of them,
+    // which the binding copies; ours is released. Input and output may be one memory, which the graph's operator must know.
+    unsafe {
+        let first = tensor.data_ptr_mut().cast::<u8>().add(rows.start * row).cast();
+        check((api.CreateTensorWithDataAsOrtValue)(
+            memory.ptr(),
+            first,
+            rows.len() * row,
+            shape.as_ptr(),
+            shape.len(),
+            element_type,
+            &mut value,
+        ))?;
+        let binding = binding.ptr().cast_mut();
+        let bound = check((api.BindInput)(binding, input.as_ptr(), value))
+            .and_then(|()| check((api.BindOutput)(binding, output.as_ptr(), value)));
+        (api.ReleaseValue)(value);
+        bound
+    }
 }
 
 /// A node of a session's graph, as ONNX Runtime recorded it.

@@ -18,7 +18,7 @@ use ort::environment::Environment;
 use ort::session::Session;
 use ort::session::builder::{GraphOptimizationLevel, SessionBuilder};
 
-pub use c_api::run_bound;
+pub use c_api::{bind_rows, run_bound};
 pub use child::{ChildError, answer as answer_parent, ask as ask_child};
 pub use devices::{CPU_PROVIDER, DeviceKind, DeviceListing};
 pub use log::LogSink;

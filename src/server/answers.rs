@@ -16,7 +16,7 @@ use super::log::Log;
 use super::metrics::Observer;
 use crate::engine::{
     ChatRequest, CompletionRequest, EXPECTED_ANSWER, EngineSnapshot, FinishReason, GenerationEvent, GenerationStream,
-    LaneState, RoutingDecision, TokenLogprobs, ToolCall, ToolCallDelta, Usage,
+    LaneId, LaneState, RoutingDecision, TokenLogprobs, ToolCall, ToolCallDelta, Usage,
 };
 
 /// What the engine is asked.
@@ -54,6 +54,8 @@ struct Answer {
     events: Option<GenerationStream>,
     observer: Observer,
     submitted: Instant,
+    /// Of the last token.
+    lane: Option<LaneId>,
 }
 
 impl Answers {
@@ -62,15 +64,18 @@ impl Answers {
         if *app.phase.borrow() != Phase::Running {
             return Err(ApiError::stopping());
         }
-        let places = app.admission.enter(asks.len(), predicted_answer(&app.engine.snapshot()))?;
+        let engine = app.engine.snapshot();
+        app.books.iter().for_each(|books| books.observe(&engine.lanes));
+        let places = app.admission.enter(asks.len(), predicted_answer(&engine))?;
         let first = asks.first().cloned();
         let submit = |ask| {
+            let tab = app.books.as_ref().map(|books| books.open(app.model()));
             let submitted = Instant::now();
             let events = match ask {
                 Ask::Chat(request) => app.engine.submit(request),
                 Ask::Complete(request) => app.engine.complete(request),
             };
-            Answer { events: Some(events), observer: app.metrics.answer(submitted), submitted }
+            Answer { events: Some(events), observer: app.metrics.answer(submitted, tab), submitted, lane: None }
         };
         let mut answers = Self {
             answers: asks.into_iter().map(submit).collect(),
@@ -127,10 +132,13 @@ impl Answers {
         };
         let answer = &mut self.answers[index];
         answer.observer.take(&event);
+        if let GenerationEvent::Token(token) = &event {
+            answer.lane = Some(token.lane);
+        }
         if let GenerationEvent::Finished(finished) = &event {
             answer.events = None;
             self.places.leave();
-            self.log.answer(finished, answer.submitted.elapsed());
+            self.log.answer(answer.lane, finished, answer.submitted.elapsed());
             match &finished.reason {
                 FinishReason::Error(message) => return Err(ApiError::server(message.as_str())),
                 FinishReason::Cancelled => return Err(ApiError::stopping()),

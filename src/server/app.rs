@@ -11,6 +11,7 @@ use super::auth::Key;
 use super::error::ApiError;
 use super::log::Log;
 use super::metrics::Metrics;
+use crate::bill::Books;
 use crate::engine::{AnswerSettings, ChatMessage, Engine, LaneId, LaneState, Role};
 
 /// What is told when the server is started.
@@ -24,6 +25,8 @@ pub struct ServerOptions {
     pub key: Option<Key>,
     /// The origin whose pages may read answers.
     pub cors: Option<HeaderValue>,
+    /// Where it is written what answers took.
+    pub books: Option<Books>,
     pub log: Log,
 }
 
@@ -79,6 +82,7 @@ pub struct App {
     pub cors: Option<HeaderValue>,
     /// Who asks may be a web page that a browser on this machine was made to take for one of this server's.
     pub guards_host: bool,
+    pub books: Option<Books>,
     pub metrics: Arc<Metrics>,
     pub admission: Arc<Admission>,
     pub phase: watch::Receiver<Phase>,
@@ -91,7 +95,7 @@ pub struct App {
 
 impl App {
     pub fn new(engine: Engine, options: ServerOptions, is_loopback: bool, phase: watch::Receiver<Phase>) -> Arc<Self> {
-        let ServerOptions { defaults, names, limits, key, cors, log } = options;
+        let ServerOptions { defaults, names, limits, key, cors, books, log } = options;
         Arc::new(Self {
             model: engine.snapshot().model,
             names,
@@ -101,6 +105,7 @@ impl App {
             guards_host: is_loopback && key.is_none(),
             key,
             cors,
+            books,
             metrics: Arc::default(),
             admission: Admission::new(limits.answers),
             phase,

@@ -19,7 +19,8 @@ use super::messages::{calls_as_json, format, messages, thinking, tools};
 use super::parameters::{Common, stream_options};
 use super::sse::{self, Encoder, Frames};
 use crate::engine::{
-    ChatRequest, FinishReason, GenerationEvent, RoutingDecision, TokenLogprob, TokenLogprobs, ToolCallDelta, Usage,
+    ChatRequest, FinishReason, GenerationEvent, RemoteUsage, RoutingDecision, TokenLogprob, TokenLogprobs,
+    ToolCallDelta, Usage,
 };
 
 /// As OpenAI limits it.
@@ -68,6 +69,8 @@ impl Call {
             thinking: effort.or(common.thinking),
             policy: common.policy,
             lane: common.lane,
+            // Whoever started the server says what it may send on.
+            allow_remote: app.defaults.allow_remote,
             ..ChatRequest::new(app.instructed(messages))
         };
         if let Some(objection) = effort.and_then(|wish| app.engine.snapshot().thinking.objection(wish)) {
@@ -187,6 +190,7 @@ pub fn sum<'a>(usages: impl Iterator<Item = &'a Usage>) -> Usage {
         completion_tokens: sum.completion_tokens + usage.completion_tokens,
         thinking_tokens: sum.thinking_tokens + usage.thinking_tokens,
         reused_tokens: usage.reused_tokens.max(sum.reused_tokens),
+        remote: RemoteUsage::sum(sum.remote, usage.remote),
     })
 }
 

@@ -18,7 +18,7 @@ use super::fields::{Fields, wrong_type, wrong_value};
 use super::parameters::{Common, stream_options};
 use super::sse::{self, Encoder, Frames};
 use crate::engine::{
-    CompletionRequest, FinishReason, GenerationEvent, RawPrompt, RoutingDecision, TokenLogprobs, Usage,
+    CompletionRequest, FinishReason, GenerationEvent, RawPrompt, RemoteUsage, RoutingDecision, TokenLogprobs, Usage,
 };
 
 /// OpenAI's default.
@@ -159,6 +159,7 @@ fn total(usages: &[Usage], choices: usize) -> Usage {
         completion_tokens: sum.completion_tokens + usage.completion_tokens,
         thinking_tokens: sum.thinking_tokens + usage.thinking_tokens,
         reused_tokens: sum.reused_tokens + usage.reused_tokens,
+        remote: RemoteUsage::sum(sum.remote, usage.remote),
     })
 }
 

@@ -10,8 +10,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::engine::{
     self, ContextTrim, EngineSnapshot, FinishReason, GenerationEvent, LaneChange, LaneId, LaneState, LaneStatus,
-    MeasuredRates, MemoryPlan, Placement, Policy, PrefillProgress, RoutingDecision, Rule, ThinkingChoice, Threads,
-    TokenLogprob, TokenLogprobs,
+    MeasuredRates, MemoryPlan, Placement, Policy, PrefillProgress, RemoteStatus, RemoteUsage, RoutingDecision, Rule,
+    ThinkingChoice, Threads, TokenLogprob, TokenLogprobs,
 };
 
 /// The request's field `ortalk`.
@@ -193,6 +193,9 @@ pub struct Usage {
     pub completion_tokens: usize,
     pub thinking_tokens: usize,
     pub reused_tokens: usize,
+    /// What a server behind this one did of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub remote: Option<RemoteUsage>,
 }
 
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
@@ -238,6 +241,12 @@ pub struct Lane {
     /// Tokens per second.
     pub prefill_rate: Option<f64>,
     pub decode_rate: Option<f64>,
+    /// Of a server behind this one; its key is not here.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub remote: Option<RemoteStatus>,
+    /// Requests.
+    pub running: usize,
+    pub waiting: usize,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -252,6 +261,7 @@ pub enum State {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Memory {
     pub bytes: u64,
+    pub kept_tokens: usize,
     pub cut_from: Option<usize>,
 }
 
@@ -437,6 +447,7 @@ impl From<&engine::Finished> for Finished {
                 completion_tokens: usage.completion_tokens,
                 thinking_tokens: usage.thinking_tokens,
                 reused_tokens: usage.reused_tokens,
+                remote: usage.remote,
             },
             timings: Timings {
                 ttft_ms: timings.ttft.map(Into::into),
@@ -467,6 +478,7 @@ impl From<Finished> for engine::Finished {
                 completion_tokens: usage.completion_tokens,
                 thinking_tokens: usage.thinking_tokens,
                 reused_tokens: usage.reused_tokens,
+                remote: usage.remote,
             },
             timings: engine::Timings {
                 ttft: timings.ttft_ms.map(Into::into),
@@ -529,10 +541,17 @@ impl Lane {
             },
             context_limit: status.context_limit,
             threads: status.threads,
-            memory: status.memory.map(|memory| Memory { bytes: memory.bytes, cut_from: memory.cut_from }),
+            memory: status.memory.map(|memory| Memory {
+                bytes: memory.bytes,
+                kept_tokens: memory.kept_tokens,
+                cut_from: memory.cut_from,
+            }),
             placement: graphs.collect(),
             prefill_rate: status.measured.prefill,
             decode_rate: status.measured.decode,
+            remote: status.remote.clone(),
+            running: status.running,
+            waiting: status.waiting,
         }
     }
 
@@ -557,9 +576,16 @@ impl Lane {
             },
             context_limit: self.context_limit,
             threads: self.threads,
-            memory: self.memory.map(|memory| MemoryPlan { bytes: memory.bytes, cut_from: memory.cut_from }),
+            memory: self.memory.map(|memory| MemoryPlan {
+                bytes: memory.bytes,
+                kept_tokens: memory.kept_tokens,
+                cut_from: memory.cut_from,
+            }),
             placement: graphs.collect(),
             measured: MeasuredRates { prefill: self.prefill_rate, decode: self.decode_rate },
+            remote: self.remote,
+            running: self.running,
+            waiting: self.waiting,
         }
     }
 }

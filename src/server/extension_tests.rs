@@ -27,7 +27,13 @@ fn decision() -> RoutingDecision {
 fn finished(reason: FinishReason) -> GenerationEvent {
     GenerationEvent::Finished(engine::Finished {
         reason,
-        usage: engine::Usage { prompt_tokens: 40, completion_tokens: 3, thinking_tokens: 1, reused_tokens: 20 },
+        usage: engine::Usage {
+            prompt_tokens: 40,
+            completion_tokens: 3,
+            thinking_tokens: 1,
+            reused_tokens: 20,
+            remote: None,
+        },
         timings: engine::Timings {
             ttft: Some(Duration::from_millis(31)),
             model_ttft: None,
@@ -166,9 +172,23 @@ fn the_snapshot_survives_the_wire() {
         state,
         context_limit: 8192,
         threads: Some(engine::Threads { count: 4, spinning: false, chosen_by: engine::ChosenBy::User }),
-        memory: Some(MemoryPlan { bytes: 1 << 40, cut_from: Some(32_768) }),
+        memory: Some(MemoryPlan { bytes: 1 << 40, kept_tokens: 65_536, cut_from: Some(32_768) }),
         placement,
         measured: MeasuredRates { prefill: Some(812.5), decode: None },
+        remote: Some(RemoteStatus {
+            url: "https://h.example/v1".into(),
+            host: "h.example".into(),
+            model: Some("far-model".into()),
+            is_private: true,
+            privacy: engine::Privacy::Ask,
+            place: engine::RemotePlace::Outgrown,
+            price: Some(engine::Price {
+                per_million: engine::TokenPrice { input: 0.5, output: 2.0 },
+                currency: Some("EUR".into()),
+            }),
+        }),
+        running: 2,
+        waiting: 1,
     };
     let graphs = vec![
         engine::GraphPlacement {

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use super::prometheus::{Histogram, Page};
+use crate::bill::{Bill, Tab};
 use crate::engine::{EngineSnapshot, FinishReason, GenerationEvent, LaneState};
 
 /// Seconds. Prompts of a few tokens on a fast machine to long ones behind a queue.
@@ -28,10 +29,25 @@ struct Counts {
     /// By lane.
     ttft: BTreeMap<&'static str, Histogram>,
     latency: BTreeMap<&'static str, Histogram>,
+    /// Joules, by lane and by whether idle power is part of them.
+    energy: BTreeMap<(String, &'static str), f64>,
     lane_changes: u64,
     connections: u64,
     waiting: u64,
     running: u64,
+}
+
+impl Counts {
+    /// What an answer took; nothing where that is not known.
+    fn charge(&mut self, bill: &Bill) {
+        let energy = &bill.entry.energy;
+        let above_idle = energy.joules.filter(|_| energy.idle_watts.is_some());
+        for (kind, joules) in [("all", energy.joules_with_idle), ("above_idle", above_idle)] {
+            if let Some(joules) = joules {
+                *self.energy.entry((bill.entry.lane.clone(), kind)).or_default() += joules;
+            }
+        }
+    }
 }
 
 /// How the server stands, besides what was counted.
@@ -55,10 +71,10 @@ impl Metrics {
         OpenConnection(self.clone())
     }
 
-    /// An answer was submitted; the observer is told what happens to it.
-    pub fn answer(self: &Arc<Self>, submitted: Instant) -> Observer {
+    /// An answer was submitted; the observer is told what happens to it, and tells the tab.
+    pub fn answer(self: &Arc<Self>, submitted: Instant, tab: Option<Tab>) -> Observer {
         self.lock().waiting += 1;
-        Observer { metrics: self.clone(), submitted, stage: Stage::Waiting, prompt: (0, 0), last: None }
+        Observer { metrics: self.clone(), submitted, tab, stage: Stage::Waiting, prompt: (0, 0), last: None }
     }
 
     pub fn page(&self, standing: &Standing<'_>) -> String {
@@ -82,6 +98,13 @@ impl Metrics {
             ("ortalk_inter_token_latency_seconds", "Between each token and the one before it.", &counts.latency),
         ] {
             page.histograms(name, help, "lane", all.iter().map(|(lane, histogram)| (*lane, histogram)));
+        }
+        page.counter(
+            "ortalk_energy_joules_total",
+            "Energy of answers, where it is measured: all that the sensor saw, and above idle.",
+        );
+        for ((lane, kind), joules) in &counts.energy {
+            page.sample("ortalk_energy_joules_total", &[("lane", lane), ("kind", kind)], *joules);
         }
         let changes = counts.lane_changes as f64;
         page.single("ortalk_lane_changes_total", "Answers that went on in another lane.", true, changes);
@@ -128,6 +151,12 @@ fn lanes(page: &mut Page, engine: &EngineSnapshot) {
         ];
         page.sample("ortalk_lane_info", &labels, 1.0);
     }
+    page.gauge("ortalk_lane_answers", "Answers that a lane works on, and those that wait for it.");
+    for lane in &engine.lanes {
+        for (state, answers) in [("running", lane.running), ("waiting", lane.waiting)] {
+            page.sample("ortalk_lane_answers", &[("lane", lane.id.name()), ("state", state)], answers as f64);
+        }
+    }
     page.gauge("ortalk_lane_tokens_per_second", "What a lane's last answers measured.");
     for lane in &engine.lanes {
         for (kind, rate) in [("prefill", lane.measured.prefill), ("decode", lane.measured.decode)] {
@@ -157,6 +186,8 @@ enum Stage {
 pub struct Observer {
     metrics: Arc<Metrics>,
     submitted: Instant,
+    /// `None` after the answer's end.
+    tab: Option<Tab>,
     stage: Stage,
     /// Tokens of the prompt, and those among them that were cached.
     prompt: (usize, usize),
@@ -165,6 +196,9 @@ pub struct Observer {
 
 impl Observer {
     pub fn take(&mut self, event: &GenerationEvent) {
+        if let Some(tab) = &mut self.tab {
+            tab.note(event);
+        }
         match event {
             GenerationEvent::PrefillProgress(progress) => {
                 if self.last.is_none() {
@@ -202,7 +236,10 @@ impl Observer {
 
     fn end(&mut self, reason: &FinishReason) {
         if self.enter(Stage::Ended) {
-            *self.metrics.lock().answers.entry(reason.name()).or_default() += 1;
+            let bill = self.tab.take().map(Tab::close);
+            let mut counts = self.metrics.lock();
+            *counts.answers.entry(reason.name()).or_default() += 1;
+            bill.iter().for_each(|bill| counts.charge(bill));
         }
     }
 
@@ -230,3 +267,7 @@ impl Drop for Observer {
         self.end(&FinishReason::Cancelled);
     }
 }
+
+#[cfg(test)]
+#[path = "metrics_tests.rs"]
+mod tests;

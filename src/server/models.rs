@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
 use axum::response::Response;
 use serde_json::{Value, json};
@@ -15,7 +16,8 @@ pub async fn list(State(app): State<Arc<App>>) -> Response {
     json_response(&json!({"object": "list", "data": all(&app)}))
 }
 
-pub async fn show(State(app): State<Arc<App>>, Path(id): Path<String>) -> Result<Response, ApiError> {
+pub async fn show(State(app): State<Arc<App>>, id: Result<Path<String>, PathRejection>) -> Result<Response, ApiError> {
+    let Path(id) = id.map_err(|_| ApiError::invalid("the model's name in the address is no UTF-8"))?;
     let lane = app.lane_of_model(&id)?;
     let lanes = app.engine.snapshot().lanes;
     let found = match lane {

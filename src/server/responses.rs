@@ -97,6 +97,7 @@ impl Call {
             thinking: effort.or(common.thinking),
             policy: common.policy,
             lane: common.lane,
+            allow_remote: app.defaults.allow_remote,
             ..ChatRequest::new(app.instructed(messages))
         };
         let echoed = json!({

@@ -109,9 +109,24 @@ impl Answer {
         }
     }
 
-    /// Tokens after the first per second since the first.
+    /// Tokens after the first per second since the first. A server's pieces count as tokens until it has said how many
+    /// there were.
     pub fn tokens_per_second(&self) -> Option<f64> {
-        tokens_per_second(self.latencies())
+        let Some(counted) = self.counted_by_server() else { return tokens_per_second(self.latencies()) };
+        let seconds = self.latencies().iter().sum::<Duration>().as_secs_f64();
+        (seconds > 0.0 && counted > 1).then(|| (counted - 1) as f64 / seconds)
+    }
+
+    /// What is said of tokens is about a server's pieces.
+    pub fn is_estimate(&self) -> bool {
+        self.lane == Some(LaneId::Remote) && self.counted_by_server().is_none()
+    }
+
+    /// The answer's tokens, where all of it came from a server that counted them.
+    fn counted_by_server(&self) -> Option<usize> {
+        let usage = self.finished.as_ref()?.usage;
+        let remote = usage.remote.filter(|remote| !remote.is_estimate)?;
+        (remote.completion_tokens == usage.completion_tokens).then_some(remote.completion_tokens)
     }
 
     pub fn prefill_tokens_per_second(&self) -> Option<f64> {

@@ -5,6 +5,10 @@ use crate::engine::{ChatRequest, Engine, EngineSnapshot, GenerationStream, Routi
 pub trait Backend: Send + Sync {
     /// Called between two frames: must not wait for a running answer.
     fn snapshot(&self) -> EngineSnapshot;
+    /// Whether the router can be asked what it would do.
+    fn previews(&self) -> bool {
+        true
+    }
     /// Called on a thread of its own; may take as long as the tokenizer needs.
     fn preview(&self, request: &ChatRequest) -> Result<RoutingDecision, String>;
     /// Returns at once. Dropping the stream cancels the answer.

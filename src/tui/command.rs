@@ -1,6 +1,6 @@
 //! What was typed: a command, or a message and the lane that it names.
 //!
-//! `/npu`, `/cpu` and `/auto` alone hold for all messages that follow; with a text behind them, for that message only.
+//! `/npu`, `/cpu`, `/remote` and `/auto` alone hold for all messages that follow; with a text behind them, for that message only.
 
 use crate::engine::LaneId;
 
@@ -8,9 +8,9 @@ use crate::engine::LaneId;
 pub const HELP: [(&str, &str); 7] = [
     ("/help", "this help"),
     ("/clear", "begin a new conversation"),
-    ("/npu, /cpu", "answer there from now on, or not at all"),
+    ("/npu /cpu /remote", "answer there from now on, or not at all"),
     ("/auto", "let ortalk choose again"),
-    ("/npu TEXT", "this message only; /cpu and /auto likewise"),
+    ("/npu TEXT", "this message only; the others likewise"),
     ("/think on, off", "think before answering, or do not"),
     ("/quit", "leave ortalk"),
 ];
@@ -79,6 +79,7 @@ fn lane(word: &str) -> Option<Option<LaneId>> {
     match word {
         "/npu" => Some(Some(LaneId::Npu)),
         "/cpu" => Some(Some(LaneId::Cpu)),
+        "/remote" => Some(Some(LaneId::Remote)),
         "/auto" => Some(None),
         _ => None,
     }

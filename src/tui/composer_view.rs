@@ -4,6 +4,7 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::{Position, Rect};
 use ratatui::text::Line;
 
+use super::consent::{self, Gate};
 use super::layout::{COMPOSER_MARGIN, Layout, Mode};
 use super::skin::{Skin, Text, width};
 use super::state::{EngineState, State};
@@ -91,6 +92,9 @@ fn hints(state: &State, skin: &Skin, layout: &Layout, columns: usize) -> Text {
 pub fn message(state: &State, skin: &Skin) -> Option<Text> {
     if state.quit_armed.is_some() {
         return Some(Line::from(skin.styled(skin.theme.warning, "   press Ctrl-C again to quit")));
+    }
+    if state.gate == Gate::Asking {
+        return Some(Line::from(skin.styled(skin.theme.warning, format!("   {}", consent::KEYS))));
     }
     let hint = state.hint.as_ref()?;
     Some(Line::from(skin.styled(skin.theme.warning, format!("   {hint}"))))

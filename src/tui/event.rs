@@ -4,6 +4,7 @@
 
 use crossterm::event::KeyEvent;
 
+use crate::bill::Bill;
 use crate::engine::{ChatRequest, EngineSnapshot, GenerationEvent, RoutingDecision};
 use crate::telemetry::device::DeviceSample;
 
@@ -32,6 +33,10 @@ pub enum Event {
         revision: u64,
         result: Result<RoutingDecision, String>,
     },
+    /// What the running answer took; comes just before its end, or after it was cancelled.
+    Billed(Box<Bill>),
+    /// What the router said about the message that waits at the head of the queue.
+    Weighed(Result<RoutingDecision, String>),
     Device(Box<DeviceSample>),
     /// A deadline that `State::deadline` named has come.
     Tick,
@@ -63,6 +68,8 @@ pub enum Effect {
         revision: u64,
         request: ChatRequest,
     },
+    /// Ask the router likewise; answered by `Event::Weighed`.
+    Weigh(ChatRequest),
     /// Read the engine's state; answered by `Event::Snapshot`.
     RefreshSnapshot,
     /// Give the terminal back and stop the process until it is continued.

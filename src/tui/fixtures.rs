@@ -4,11 +4,14 @@ use std::time::{Duration, Instant};
 
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
+use crate::bill::Bill;
 use crate::engine::{
     AnswerSettings, ChosenBy, EngineSnapshot, FinishReason, Finished, GenerationEvent, GraphPlacement, LaneChange,
-    LaneId, LaneState, LaneStatus, MeasuredRates, Placement, Policy, PrefillProgress, Rejection, RoutingDecision, Rule,
-    Sampling, ThinkingChoice, Threads, Timings, Token, Usage,
+    LaneId, LaneState, LaneStatus, MeasuredRates, Placement, Policy, PrefillProgress, Price, Privacy, Rejection,
+    RemotePlace, RemoteStatus, RoutingDecision, Rule, Sampling, ThinkingChoice, Threads, Timings, Token, TokenPrice,
+    Usage,
 };
+use crate::ledger::{Entry, EntryEnergy, Prices, TokenPrices, VERSION};
 use crate::telemetry::Reading;
 use crate::telemetry::device::DeviceSample;
 use crate::telemetry::device::npu::{LoadOf, NpuLoad, NpuSample};
@@ -38,6 +41,7 @@ impl Desk {
             thinking: None,
             policy: Policy::Auto,
             lane: None,
+            allow_remote: false,
         };
         let state = State::new(settings, "/example/ortalk.log".into(), now);
         Self { state, now }
@@ -137,6 +141,7 @@ impl Desk {
                 completion_tokens: latencies.len() + 1,
                 thinking_tokens: self.thinking_tokens(),
                 reused_tokens: 100,
+                remote: None,
             },
             timings: Timings {
                 ttft: Some(ms(2000)),
@@ -183,6 +188,9 @@ pub fn snapshot() -> EngineSnapshot {
         memory: None,
         placement,
         measured: MeasuredRates::default(),
+        remote: None,
+        running: 0,
+        waiting: 0,
     };
     let static_graphs = [("embeddings", cpu, 1), ("prefill", npu, 2000), ("decode", npu, 2000), ("lm_head", cpu, 3)];
     EngineSnapshot {
@@ -194,6 +202,53 @@ pub fn snapshot() -> EngineSnapshot {
             lane(LaneId::Npu, npu, 500, static_graphs.map(|(name, ep, nodes)| graph(name, ep, nodes)).into()),
             lane(LaneId::Cpu, cpu, 8000, vec![graph("model", cpu, 300)]),
         ],
+    }
+}
+
+/// With a server that wants to be asked about.
+pub fn snapshot_with_server() -> EngineSnapshot {
+    let mut snapshot = snapshot();
+    let server = RemoteStatus {
+        url: "https://api.example.com/v1".into(),
+        host: "api.example.com".into(),
+        model: Some("far-model".into()),
+        is_private: true,
+        privacy: Privacy::Ask,
+        place: RemotePlace::Outgrown,
+        price: Some(Price { per_million: TokenPrice { input: 0.5, output: 2.0 }, currency: Some("EUR".into()) }),
+    };
+    snapshot.lanes.push(LaneStatus {
+        id: LaneId::Remote,
+        execution_provider: "OpenAI-compatible server".into(),
+        emulated: false,
+        context_limit: 100_000,
+        threads: None,
+        placement: Vec::new(),
+        remote: Some(server),
+        ..snapshot.lanes[1].clone()
+    });
+    snapshot
+}
+
+/// A conversation that only the server holds.
+pub fn outgrown_decision() -> RoutingDecision {
+    let too_long = |lane, context_limit| Rejection {
+        lane,
+        reason: format!("20100 tokens, context of {context_limit}"),
+        context_limit,
+        predicted_total: None,
+    };
+    RoutingDecision {
+        lane: LaneId::Remote,
+        execution_provider: "OpenAI-compatible server".into(),
+        rule: Rule::Outgrown,
+        prompt_tokens: 20_000,
+        needed_tokens: 20_100,
+        context_limit: 100_000,
+        predicted_ttft: None,
+        predicted_total: None,
+        rejected: vec![too_long(LaneId::Npu, 500), too_long(LaneId::Cpu, 8000)],
+        ..decision()
     }
 }
 
@@ -256,6 +311,38 @@ pub fn lane_change() -> LaneChange {
         emulated: false,
         reason: "npu failed: QNN error 1100, device lost".into(),
     }
+}
+
+/// 1000 tokens in and 58 out; what was measured, if anything was.
+pub fn bill(joules: Option<f64>) -> Bill {
+    let energy = EntryEnergy {
+        joules,
+        joules_with_idle: joules.map(|joules| joules + 10.0),
+        idle_watts: joules.map(|_| 4.0),
+        reason: joules.is_none().then(|| "no readable sensor".into()),
+        ..EntryEnergy::default()
+    };
+    let entry = Entry {
+        v: VERSION,
+        time: "2026-03-04T05:06:07Z".into(),
+        via: "chat".into(),
+        model: "test-model".into(),
+        lane: "cpu".into(),
+        emulated: false,
+        finish: "stop".into(),
+        tokens_in: 1000,
+        tokens_reused: 100,
+        tokens_out: 58,
+        seconds: 2.5,
+        energy,
+        prices: Some(Prices {
+            currency: "EUR".into(),
+            electricity_per_kwh: Some(0.3),
+            cloud_per_million: Some(TokenPrices { input: 0.5, output: 2.0 }),
+        }),
+        remote_cost: None,
+    };
+    Bill { entry, energy: Reading::Unavailable("not asked".into()), complaint: None }
 }
 
 pub fn sample() -> DeviceSample {

@@ -3,14 +3,17 @@
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use crate::bill::Bill;
 use crate::engine::{
     AnswerSettings, ChatMessage, ChatRequest, EngineSnapshot, LaneState, LaneStatus, Role, RoutingDecision,
 };
+use crate::ledger::{Prices, Total};
 use crate::telemetry::device::DeviceSample;
 
 use super::answer::Answer;
 use super::command::{self, Message};
 use super::composer::Composer;
+use super::consent::{Consent, Gate};
 use super::conversation::Conversation;
 use super::layout::Layout;
 use super::panels::Panel;
@@ -55,9 +58,17 @@ pub struct State {
     pub composer: Composer,
     /// Messages that wait for the engine or for the running answer.
     pub queue: Vec<String>,
+    pub gate: Gate,
+    pub consent: Consent,
     /// The running answer, or the last one.
     pub answer: Option<Answer>,
     pub device: Option<DeviceSample>,
+    /// What the last answer took; none while one is running.
+    pub bill: Option<Box<Bill>>,
+    /// What the conversation took.
+    pub spent: Total,
+    /// Those in force.
+    pub prices: Option<Prices>,
     pub preview: Preview,
     /// When to look at the engine again.
     pub refresh: Option<Instant>,
@@ -76,6 +87,7 @@ pub struct State {
 
 impl State {
     pub fn new(settings: AnswerSettings, log_file: PathBuf, now: Instant) -> Self {
+        let consent = Consent { always: settings.allow_remote, declined: false };
         Self {
             engine: EngineState::Loading { since: now },
             settings,
@@ -85,8 +97,13 @@ impl State {
             conversation: Conversation::default(),
             composer: Composer::default(),
             queue: Vec::new(),
+            gate: Gate::Open,
+            consent,
             answer: None,
             device: None,
+            bill: None,
+            spent: Total::default(),
+            prices: None,
             preview: Preview::default(),
             refresh: None,
             overlay: None,

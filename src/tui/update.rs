@@ -6,10 +6,12 @@ use std::time::Instant;
 
 use crossterm::event::KeyEvent;
 
-use crate::engine::{LaneId, LaneState};
+use crate::engine::{ChatRequest, LaneId, LaneState};
+use crate::ledger::Total;
 
 use super::answer::Answer;
 use super::command::{self, Typed};
+use super::consent::{self, Gate};
 use super::conversation::{AnswerHeader, Kind, Level};
 use super::event::{Effect, Event, Exit, Signal, SuspendedBy};
 use super::keys::{self, Action, Meaning};
@@ -43,6 +45,8 @@ pub fn update(state: &mut State, event: Event, now: Instant) -> Vec<Effect> {
         | Event::Generation(_)
         | Event::GenerationLost
         | Event::Previewed { .. }
+        | Event::Billed(_)
+        | Event::Weighed(_)
         | Event::Device(_) => update_engine::on_event(state, event, now, &mut effects),
     }
     effects
@@ -73,7 +77,10 @@ fn ask_router(state: &mut State, effects: &mut Vec<Effect>) {
     }
     let revision = state.composer.revision();
     state.preview.asked = Some(revision);
-    effects.push(Effect::Preview { revision, request: state.request(state.composer.text()) });
+    let request = state.request(state.composer.text());
+    // Where a person would be asked, the router speaks of what follows a yes.
+    let allow_remote = request.allow_remote || consent::is_undecided(state);
+    effects.push(Effect::Preview { revision, request: ChatRequest { allow_remote, ..request } });
 }
 
 fn nothing_to_send(state: &State) -> bool {
@@ -89,6 +96,7 @@ fn on_key(state: &mut State, key: KeyEvent, now: Instant, effects: &mut Vec<Effe
     let meaning = keys::meaning(key);
     let armed = state.quit_armed.take();
     match meaning {
+        Meaning::Type(c) if state.gate == Gate::Asking => consent::answer(state, c, now, effects),
         Meaning::Type(c) => {
             close_help(state);
             state.composer.insert(c.encode_utf8(&mut [0; 4]));
@@ -240,6 +248,7 @@ fn interrupt(state: &mut State, armed: Option<Instant>, now: Instant, effects: &
         cancel(state, now, effects);
     } else if !state.composer.is_empty() || !state.queue.is_empty() {
         state.queue.clear();
+        state.gate = Gate::Open;
         state.composer.clear();
         typed(state, now);
     }
@@ -256,6 +265,7 @@ fn cancel(state: &mut State, now: Instant, effects: &mut Vec<Effect>) {
 
 /// Gives messages that were not sent back to the composer: after a cancel nobody may want them any more.
 pub fn return_queue(state: &mut State, now: Instant) {
+    state.gate = Gate::Open;
     if state.queue.is_empty() {
         return;
     }
@@ -278,25 +288,35 @@ fn send(state: &mut State, now: Instant, effects: &mut Vec<Effect>) {
         state.hint = Some("there is no engine to answer".to_string());
         return;
     }
+    if state.gate == Gate::Asking {
+        return;
+    }
     let message = state.composer.take();
     state.preview.shown = None;
     state.preview.due = None;
     state.conversation.follow();
-    if state.busy() || state.snapshot().is_none() {
+    if state.busy() || state.snapshot().is_none() || state.gate != Gate::Open {
         state.queue.push(message);
     } else {
         submit(state, &message, now, effects);
     }
 }
 
-/// Sends what was typed; there must be an engine and no running answer.
+/// Sends what was typed, unless a person has to be asked; there must be an engine and no running answer.
 pub fn submit(state: &mut State, typed: &str, now: Instant, effects: &mut Vec<Effect>) {
+    if !consent::hold(state, typed, effects) {
+        submit_now(state, typed, now, effects);
+    }
+}
+
+pub fn submit_now(state: &mut State, typed: &str, now: Instant, effects: &mut Vec<Effect>) {
     let request = state.request(typed);
     let model = state.snapshot().map(|snapshot| snapshot.model.clone()).unwrap_or_default();
     state.conversation.add(Kind::User, command::message(typed).text);
     let header = AnswerHeader { model, running: true, ..AnswerHeader::default() };
     let block = state.conversation.add(Kind::Answer(header), "");
     state.answer = Some(Answer::new(block, now));
+    state.bill = None;
     effects.push(Effect::Submit(request));
 }
 
@@ -314,7 +334,10 @@ fn run_command(state: &mut State, now: Instant, effects: &mut Vec<Effect>) {
                 cancel(state, now, effects);
             }
             state.conversation.clear();
+            state.queue.clear();
+            consent::forget(state);
             state.answer = None;
+            (state.bill, state.spent) = (None, Total::default());
             state.overlay = None;
         }
         Typed::Lane(lane) => {
@@ -352,7 +375,9 @@ fn run_command(state: &mut State, now: Instant, effects: &mut Vec<Effect>) {
 
 /// Why there is no such lane; `None` too while that is not known.
 fn absence(state: &State, id: LaneId) -> Option<String> {
-    let lane = state.snapshot()?.lanes.iter().find(|lane| lane.id == id)?;
+    let Some(lane) = state.snapshot()?.lanes.iter().find(|lane| lane.id == id) else {
+        return (id == LaneId::Remote).then(|| "the settings name no server".to_owned());
+    };
     match &lane.state {
         LaneState::Absent { reason } => Some(super::text::sanitize::one_line(reason)),
         LaneState::Ready | LaneState::Loading { .. } | LaneState::Failed { .. } => None,

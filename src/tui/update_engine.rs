@@ -4,6 +4,7 @@ use std::time::Instant;
 
 use crate::engine::{EngineSnapshot, FinishReason, GenerationEvent, LaneChange, LaneState, Usage};
 
+use super::consent;
 use super::conversation::{Block, Kind, Level};
 use super::event::{Effect, Event};
 use super::state::{EngineState, REFRESH_PERIOD, State};
@@ -56,6 +57,14 @@ pub fn on_event(state: &mut State, event: Event, now: Instant, effects: &mut Vec
                 state.preview.due = Some(now);
             }
         }
+        Event::Billed(bill) => {
+            if let Some(complaint) = &bill.complaint {
+                state.conversation.add(Kind::Notice(Level::Warning), complaint);
+            }
+            state.spent.add(&bill.entry, None);
+            state.bill = Some(bill);
+        }
+        Event::Weighed(result) => consent::weighed(state, result, now, effects),
         Event::Device(sample) => state.device = Some(*sample),
         Event::Key(_) | Event::Paste(_) | Event::Resize { .. } | Event::Tick | Event::Signal(_) | Event::InputLost => {}
     }

@@ -6,12 +6,17 @@ use ratatui::backend::TestBackend;
 use ratatui::buffer::Buffer;
 
 use super::super::event::Event;
-use super::super::fixtures::{ANSWER, Desk, lane_change, ms, short_decision, snapshot_with};
+use super::super::fixtures::{
+    ANSWER, Desk, bill, lane_change, ms, outgrown_decision, short_decision, snapshot_with, snapshot_with_server,
+};
 use super::super::glyphs;
 use super::super::skin::test_skin;
 use super::super::theme::Theme;
 use super::*;
-use crate::engine::{FinishReason, GenerationEvent, LaneId, LaneState, PrefillProgress, RoutingDecision, Rule};
+use crate::engine::{
+    FinishReason, Finished, GenerationEvent, LaneId, LaneState, PrefillProgress, RemoteUsage, RoutingDecision, Rule,
+    Timings, Usage,
+};
 use crossterm::event::KeyCode;
 
 pub fn render(desk: &mut Desk, columns: u16, rows: u16) -> Buffer {
@@ -130,6 +135,42 @@ fn a_lane_that_fails_mid_answer() {
     });
 }
 
+/// A long conversation that only a server holds, before a person has said what may become of it.
+fn asking() -> Desk {
+    let mut desk = Desk::ready();
+    desk.event(Event::EngineLoaded(snapshot_with_server()));
+    desk.send("What do these three reports have in common?");
+    desk.event(Event::Weighed(Ok(outgrown_decision())));
+    desk
+}
+
+#[test]
+fn a_server_is_asked_about() {
+    screens("a_server_is_asked_about", asking);
+}
+
+#[test]
+fn a_server_answers() {
+    screens("a_server_answers", || {
+        let mut desk = asking();
+        desk.key(KeyCode::Char('y'));
+        desk.generation(GenerationEvent::Routed(outgrown_decision()));
+        desk.wait(800);
+        for word in ["All three ", "ask for ", "more time."] {
+            desk.token_on(LaneId::Remote, word);
+            desk.wait(100);
+        }
+        let remote = RemoteUsage { prompt_tokens: 20_000, completion_tokens: 9, is_estimate: false };
+        let latencies = desk.state.answer.as_ref().unwrap().latencies().to_vec();
+        desk.generation(GenerationEvent::Finished(Finished {
+            reason: FinishReason::Stop,
+            usage: Usage { prompt_tokens: 20_000, completion_tokens: 9, remote: Some(remote), ..Usage::default() },
+            timings: Timings { ttft: Some(ms(800)), token_latencies: latencies, ..Timings::default() },
+        }));
+        desk
+    });
+}
+
 #[test]
 fn a_lane_that_loads_and_is_waited_for() {
     screens("a_lane_that_loads_and_is_waited_for", || {
@@ -205,6 +246,51 @@ fn finished() {
         desk.finish(FinishReason::Length);
         desk
     });
+}
+
+/// Two answers, of which the second was measured; what they cost is worked out in the ledger's tests.
+#[test]
+fn cost() {
+    screens("cost", || {
+        let mut desk = Desk::ready();
+        desk.state.prices = bill(None).entry.prices;
+        for joules in [None, Some(24.4)] {
+            desk.stream();
+            desk.event(Event::Billed(Box::new(bill(joules))));
+            desk.finish(FinishReason::Stop);
+        }
+        desk
+    });
+}
+
+#[test]
+fn the_cost_panel_says_what_is_not_known() {
+    let mut desk = Desk::ready();
+    let lines = |desk: &Desk| {
+        let lines = Panel::Cost.lines(&desk.state, &test_skin(), 46, 0);
+        lines.iter().map(|line| line.to_string().trim_end().to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(lines(&desk), ["answer — no answer yet", "chat   —"]);
+    desk.send("question");
+    desk.route();
+    desk.token("word ");
+    assert_eq!(lines(&desk)[0], "answer  1000 in     1 out  —");
+    let mut unmeasured = bill(None);
+    unmeasured.entry.prices = None;
+    desk.event(Event::Billed(Box::new(unmeasured)));
+    assert_eq!(lines(&desk), ["answer  1000 in    58 out  no readable sensor", "chat    1000 in    58 out  —"]);
+    let mut emulated = bill(Some(24.4));
+    emulated.entry.emulated = true;
+    desk.event(Event::Billed(Box::new(emulated)));
+    assert_eq!(lines(&desk)[0], "answer  1000 in    58 out  24.4 J · emulated");
+    let mut with_idle = bill(Some(24.4));
+    with_idle.entry.energy.idle_watts = None;
+    desk.event(Event::Billed(Box::new(with_idle)));
+    assert_eq!(lines(&desk)[0], "answer  1000 in    58 out  24.4 J with idle");
+    // Two of three answers were measured.
+    assert_eq!(lines(&desk)[1], "chat    3000 in   174 out  48.8 J (2 of 3)");
+    desk.send("/clear");
+    assert_eq!(lines(&desk)[1], "chat   —");
 }
 
 #[test]
@@ -308,7 +394,7 @@ fn no_size_panics() {
 #[test]
 fn panels_fold_as_the_screen_gets_lower() {
     let desk = Desk::ready();
-    let mut before = 5;
+    let mut before = panels::ALL.len();
     for rows in (1..40u16).rev() {
         let area = Rect::new(72, 2, 48, rows);
         let places = panels::arrange(&desk.state, area);

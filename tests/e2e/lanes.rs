@@ -18,7 +18,7 @@ fn engine(contexts: &[(LaneId, usize)]) -> Engine {
     let model = Arc::new(ModelFolder::open(model()).unwrap());
     let lane = |(id, context): &(LaneId, usize)| LaneSpec {
         id: *id,
-        ..cpu_lane(runtime(), model.clone(), (CpuSetting::with_threads(2), ChosenBy::Default), Some(*context))
+        ..cpu_lane(runtime(), model.clone(), (CpuSetting::with_threads(2), ChosenBy::Default), Some(*context), 0)
     };
     let lanes = contexts.iter().map(lane).collect();
     let engine = Engine::load(EngineOptions { model, lanes, emulation: false, listener: None }).unwrap();

@@ -8,14 +8,27 @@ mod architectures;
 mod bench;
 #[cfg(unix)]
 mod chat;
+#[cfg(unix)]
+mod cost;
 #[path = "../support/json_schema.rs"]
 mod json_schema;
 mod lanes;
 mod numerics;
 #[cfg(unix)]
+#[path = "../support/openai.rs"]
+#[allow(dead_code, reason = "the client's own tests use more of it")]
+mod openai;
+#[cfg(unix)]
 #[path = "../support/pty.rs"]
 #[allow(dead_code, reason = "the tests of the screen alone use more of it")]
 mod pty;
+#[cfg(unix)]
+mod remote;
+mod requests;
+#[cfg(unix)]
+mod report;
 mod run;
+#[cfg(unix)]
+mod second;
 mod support;
 mod tune;

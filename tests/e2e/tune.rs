@@ -121,7 +121,7 @@ fn each_setting_gives_the_same_text() {
         .into_iter()
         .map(|(threads, spinning, prefill_chunk)| {
             let setting = CpuSetting { threads, spinning, prefill_chunk };
-            let lane = cpu_lane(runtime(), folder.clone(), (setting, ChosenBy::Tuning), Some(512));
+            let lane = cpu_lane(runtime(), folder.clone(), (setting, ChosenBy::Tuning), Some(512), 0);
             let options = EngineOptions { model: folder.clone(), lanes: vec![lane], emulation: false, listener: None };
             let engine = Engine::load(options).unwrap();
             let settings = AnswerSettings {
@@ -131,6 +131,7 @@ fn each_setting_gives_the_same_text() {
                 thinking: None,
                 policy: Policy::Auto,
                 lane: None,
+                allow_remote: false,
             };
             let mut events = engine.submit(settings.request([ChatMessage::new(Role::User, question)]));
             let mut answer = String::new();
@@ -154,7 +155,7 @@ fn a_timer_opens_each_setting_once() {
     let opened = std::cell::RefCell::new(Vec::new());
     let open = Box::new(|setting| {
         opened.borrow_mut().push(setting);
-        let lane = cpu_lane(runtime(), folder.clone(), (setting, ChosenBy::Tuning), Some(1024));
+        let lane = cpu_lane(runtime(), folder.clone(), (setting, ChosenBy::Tuning), Some(1024), 0);
         Ok(Engine::load(EngineOptions { model: folder.clone(), lanes: vec![lane], emulation: false, listener: None })?)
     });
     let default = CpuSetting::with_threads(2);

@@ -77,6 +77,7 @@ fn lane(id: LaneId, built: &Built, mut fault: Fault) -> LaneSpec {
         threads: None,
         memory: None,
         measured: MeasuredRates::default(),
+        remote: None,
         source: LaneSource::Open(Box::new(move || {
             let provider = LaneProvider::Cpu;
             let request = LaneRequest { folder: folder.clone(), library: library().into(), provider, threads: 1 };

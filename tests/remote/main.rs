@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 #[path = "../support/openai.rs"]
+#[allow(dead_code, reason = "the engine's tests use more of it")]
 mod openai;
 
 mod bench;

@@ -32,6 +32,7 @@ pub fn run(scenario: &str) {
     let options = TuiOptions {
         load,
         sample: (scenario != "quiet").then(|| Box::new(sample) as ortalk::tui::Sample),
+        books: None,
         answers: AnswerSettings {
             system: None,
             sampling: Sampling::GREEDY,
@@ -39,6 +40,7 @@ pub fn run(scenario: &str) {
             thinking: None,
             policy: Policy::Auto,
             lane: None,
+            allow_remote: false,
         },
         theme: std::env::var("ORTALK_TUI_THEME").ok(),
         log_file: std::env::var_os(LOG).map_or_else(|| std::env::temp_dir().join("ortalk-test.log"), Into::into),
@@ -86,6 +88,9 @@ fn lanes(broken: Option<&str>) -> Vec<LaneStatus> {
             memory: None,
             placement: vec![graph("prefill", npu, 4954), graph("decode", npu, 4504), graph("lm_head", cpu, 3)],
             measured: MeasuredRates::default(),
+            remote: None,
+            running: 0,
+            waiting: 0,
         },
         LaneStatus {
             id: LaneId::Cpu,
@@ -98,6 +103,9 @@ fn lanes(broken: Option<&str>) -> Vec<LaneStatus> {
             memory: None,
             placement: vec![graph("model", cpu, 365)],
             measured: MeasuredRates { prefill: Some(800.0), decode: None },
+            remote: None,
+            running: 0,
+            waiting: 0,
         },
     ]
 }
@@ -129,9 +137,11 @@ impl Backend for Scripted {
         let lane = request.lane.unwrap_or(if fits { LaneId::Npu } else { LaneId::Cpu });
         let (other, reason) = match (lane, request.lane, self.broken()) {
             (LaneId::Npu, ..) => (LaneId::Cpu, "npu comes first".to_string()),
-            (LaneId::Cpu, Some(_), _) => (LaneId::Npu, "you asked for cpu".to_string()),
-            (LaneId::Cpu, None, Some(fault)) => (LaneId::Npu, format!("failed: {fault}")),
-            (LaneId::Cpu, None, None) => (LaneId::Npu, format!("{needed_tokens} tokens, context of {}", CONTEXT.0)),
+            (LaneId::Cpu | LaneId::Remote, Some(_), _) => (LaneId::Npu, "you asked for cpu".to_string()),
+            (LaneId::Cpu | LaneId::Remote, None, Some(fault)) => (LaneId::Npu, format!("failed: {fault}")),
+            (LaneId::Cpu | LaneId::Remote, None, None) => {
+                (LaneId::Npu, format!("{needed_tokens} tokens, context of {}", CONTEXT.0))
+            }
         };
         let npu = lane == LaneId::Npu;
         Ok(RoutingDecision {

@@ -56,6 +56,9 @@ pub fn run(args: &BenchArgs) -> anyhow::Result<ExitCode> {
     if wants_it_stored(args)? {
         store()?;
         eprintln!("stored in '{}': the CPU lane uses it for this model from now on", file.display());
+        if prepared.settings.threads.is_some() {
+            eprintln!("but not before threads is taken out of '{}'", prepared.paths.settings_file().display());
+        }
     } else {
         eprintln!("not stored; --store does it without asking");
     }

@@ -11,11 +11,15 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 
-use self::report::{Device, Library, Missing, Provider, SCHEMA, State, SystemReport, TunedModel};
+pub use self::report::SystemReport;
+use self::report::{Device, Library, Missing, Provider, SCHEMA, Server, State, TunedModel};
+pub use self::text::text;
+use super::lanes;
 use super::run::print_now;
 use super::tuning::Tunings;
 use crate::cli::SysArgs;
 use crate::config::Settings;
+use crate::engine::LaneSource;
 use crate::onnx_runtime::{
     ChildError, DeviceKind, DeviceListing, ProbeRequest, Probed, ProbedPlugin, QNN_PROVIDER, QnnPlugin, SdkVersion,
     probe,
@@ -29,10 +33,15 @@ pub fn run(args: &SysArgs) -> anyhow::Result<ExitCode> {
     let paths = Paths::discover()?;
     let settings = Settings::load(&paths.settings_file())?;
     let executable = std::env::current_exe().context("ortalk's own file cannot be found")?;
-    let report = Looker { settings: &settings, paths: &paths, executable: &executable }.look();
-    let text = if args.json { format!("{}\n", serde_json::to_string_pretty(&report)?) } else { text::text(&report) };
+    let report = look(&settings, &paths, &executable);
+    let text = if args.json { format!("{}\n", serde_json::to_string_pretty(&report)?) } else { text(&report) };
     print_now(&text)?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Looks at this machine. `executable` is ortalk's own file.
+pub fn look(settings: &Settings, paths: &Paths, executable: &Path) -> SystemReport {
+    Looker { settings, paths, executable }.look()
 }
 
 struct Looker<'a> {
@@ -65,6 +74,7 @@ impl Looker<'_> {
             machine,
             devices: vec![npu, gpu, cpu],
             libraries,
+            server: server(self.settings),
             tuned: library.map_or_else(Vec::new, |library| self.tuned(&library)),
             sensors: sensors::look(),
         }
@@ -276,6 +286,35 @@ fn providers_for(kind: DeviceKind, devices: &[DeviceListing]) -> Vec<Provider> {
 fn named_by_maker(device: &DeviceListing) -> String {
     let kind = if device.kind == DeviceKind::Npu { "NPU" } else { "GPU" };
     format!("{} {kind}", device.vendor)
+}
+
+/// The settings' server. What is wrong with its table is told as any other thing that is missing.
+fn server(settings: &Settings) -> Option<Server> {
+    settings.remote.url.as_ref()?;
+    let lane = lanes::remote(settings, &|variable| std::env::var(variable).ok());
+    let (status, missing) = match lane {
+        Ok(lane) => {
+            let lane = lane?;
+            let missing = match lane.source {
+                LaneSource::Absent { reason } => Some(reason),
+                LaneSource::Open(_) | LaneSource::Server(_) => None,
+            };
+            (lane.remote, missing)
+        }
+        Err(error) => (None, Some(format!("{error:#}"))),
+    };
+    let price = status.as_ref().and_then(|status| status.price.clone());
+    Some(Server {
+        // An address that is wrong may have a secret in it.
+        url: status.as_ref().map_or_else(|| "(wrong address)".to_owned(), |status| status.url.clone()),
+        model: settings.remote.model.clone(),
+        private: status.as_ref().is_some_and(|status| status.is_private),
+        privacy: settings.remote.privacy.name(),
+        when: settings.remote.when.name(),
+        price_per_million: price.as_ref().map(|price| price.per_million),
+        currency: price.and_then(|price| price.currency),
+        missing,
+    })
 }
 
 fn row(name: &str) -> Library {

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use serde::Serialize;
 
 use super::sensors::Sensor;
-use crate::engine::CpuSetting;
+use crate::engine::{CpuSetting, TokenPrice};
 use crate::onnx_runtime::DeviceKind;
 use crate::telemetry::machine::Machine;
 
@@ -25,6 +25,26 @@ pub struct SystemReport {
     pub sensors: Vec<Sensor>,
     /// How the CPU lane runs models that `ortalk bench --tune` has tuned.
     pub tuned: Vec<TunedModel>,
+    /// The server that the settings name, which is not spoken to.
+    pub server: Option<Server>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Server {
+    pub url: String,
+    /// `None` is the first one that the server has.
+    pub model: Option<String>,
+    /// What is sent cannot be read on its way, or does not leave this machine.
+    pub private: bool,
+    /// `never`, `ask` or `allow`.
+    pub privacy: &'static str,
+    /// `outgrown`, `first` or `named`.
+    pub when: &'static str,
+    /// Of a million tokens.
+    pub price_per_million: Option<TokenPrice>,
+    pub currency: Option<String>,
+    /// Why there is no lane for it.
+    pub missing: Option<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize)]

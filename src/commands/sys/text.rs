@@ -2,8 +2,9 @@
 
 use std::fmt::Write;
 
-use super::report::{Device, Library, Missing, State, SystemReport, TunedModel};
+use super::report::{Device, Library, Missing, Server, State, SystemReport, TunedModel};
 use super::sensors::{Sensor, Unit};
+use crate::engine::TokenPrice;
 use crate::onnx_runtime::DeviceKind;
 
 /// Columns of the labels below a device.
@@ -28,7 +29,32 @@ pub fn text(report: &SystemReport) -> String {
     }
     text += "\nSensors\n";
     write_sensors(&mut text, &report.sensors);
+    if let Some(server) = &report.server {
+        text += "\n";
+        write_server(&mut text, server);
+    }
     text
+}
+
+fn write_server(text: &mut String, server: &Server) {
+    let open = if server.private { "" } else { ", not encrypted" };
+    let _ = writeln!(text, "Server {}{open}", server.url);
+    let mut line = |label: &str, value: &str| {
+        let _ = writeln!(text, "{:INDENT$}{label:LABEL$}{value}", "");
+    };
+    line("model", server.model.as_deref().unwrap_or("the first one that it has"));
+    line("privacy", server.privacy);
+    line("when", server.when);
+    match server.price_per_million {
+        Some(TokenPrice { input, output }) => {
+            let currency = server.currency.as_ref().map(|currency| format!(" {currency}")).unwrap_or_default();
+            line("price", &format!("{input} in, {output} out{currency} for a million tokens"));
+        }
+        None => line("price", "not in the settings"),
+    }
+    if let Some(reason) = &server.missing {
+        line("missing", reason);
+    }
 }
 
 fn about_processor(report: &SystemReport) -> String {
@@ -229,6 +255,16 @@ mod tests {
                 folder: "/c/models/smollm2".into(),
                 setting: CpuSetting { threads: 2, spinning: true, prefill_chunk: 64 },
             }],
+            server: Some(Server {
+                url: "http://10.0.0.2:8080/v1".into(),
+                model: None,
+                private: false,
+                privacy: "ask",
+                when: "outgrown",
+                price_per_million: Some(TokenPrice { input: 0.5, output: 2.0 }),
+                currency: Some("EUR".into()),
+                missing: Some("the variable FAR_KEY, which api-key-env names, is not set".into()),
+            }),
         }
     }
 
@@ -242,6 +278,7 @@ mod tests {
 
         let mut bare = simulating();
         bare.machine = Machine { kernel: None, cores: None, threads: Some(1), memory: None, ..machine() };
+        bare.server = None;
         bare.devices = vec![
             device(DeviceKind::Npu, State::Unavailable, None),
             device(DeviceKind::Gpu, State::Unavailable, None),

@@ -34,6 +34,8 @@ pub struct Contract {
     /// Keys and values, in the order of the graph's inputs.
     pub cache: Vec<CachePort>,
     pub kind: CacheKind,
+    /// Several sequences may come in one pass: no input is declared for one alone.
+    pub several_sequences: bool,
 }
 
 /// An input of integers.
@@ -131,6 +133,7 @@ impl Contract {
             wanted: wanted(graph)?,
             cache_branch: optional(CACHE_BRANCH).map(|port| port.name.clone()),
             kind: kind(graph, &cache),
+            several_sequences: graph.inputs.iter().all(|port| port.shape.len() < 2 || port.shape[0].is_none()),
             cache,
         })
     }

@@ -4,15 +4,20 @@ use std::time::Instant;
 
 use ratatui::text::Line;
 
-use crate::engine::{ChosenBy, LaneState, LaneStatus, Threads};
+use crate::engine::{ChosenBy, LaneId, LaneState, LaneStatus, Privacy, RemoteStatus, Threads};
 use crate::model::memory::gb;
 
 use super::super::skin::{Skin, Text, pad_right};
 use super::super::state::{EngineState, State};
 use super::super::text::sanitize::one_line;
 
-/// Columns of a lane's sign and name.
+/// Columns of a lane's sign and name, where the name is short.
 const NAME: usize = 7;
+
+/// A lane's sign and name.
+pub fn name(sign: &str, id: LaneId) -> String {
+    pad_right(&format!("{sign} {id} "), NAME)
+}
 
 pub fn rows(state: &State) -> usize {
     let others = state.snapshot().map_or(1, |snapshot| snapshot.lanes.len().saturating_sub(1));
@@ -36,8 +41,8 @@ pub fn lines(state: &State, skin: &Skin, _columns: usize) -> Vec<Text> {
             (false, true) => (skin.glyphs.running, skin.theme.lane),
             (false, false) => (skin.glyphs.ready, skin.theme.good),
         };
-        let mut first = vec![skin.styled(style, pad_right(&format!("{sign} {}", lane.id), NAME))];
-        first.push(skin.plain(lane.execution_provider.clone()));
+        let mut first = vec![skin.styled(style, name(sign, lane.id))];
+        first.push(skin.plain(lane.remote.as_ref().map_or(&lane.execution_provider, |server| &server.host).clone()));
         if lane.emulated {
             first.push(skin.dot());
             first.push(skin.styled(skin.theme.warning, "emulated"));
@@ -49,10 +54,12 @@ pub fn lines(state: &State, skin: &Skin, _columns: usize) -> Vec<Text> {
         lines.push(Line::from(first));
         let what = if let LaneState::Loading { since } = lane.state {
             skin.dim(loading_for(lane, now.saturating_duration_since(since)))
+        } else if let Some(server) = &lane.remote {
+            skin.dim(offer(server))
         } else {
             placement(lane, skin)
         };
-        let mut second = vec![skin.plain(" ".repeat(NAME)), what];
+        let mut second = vec![skin.plain(" ".repeat(name(sign, lane.id).chars().count())), what];
         if let [first, ..] = lane.graphs_elsewhere()[..] {
             let count = plural(lane.graphs_elsewhere().len(), "graph");
             second.push(skin.dim(format!(", {count} on {}", short_provider(first))));
@@ -83,6 +90,17 @@ fn placement(lane: &LaneStatus, skin: &Skin) -> ratatui::text::Span<'static> {
     }
 }
 
+/// A server's price and model, and whether it is asked about.
+fn offer(server: &RemoteStatus) -> String {
+    let price = server.price.as_ref().map(|price| {
+        let currency = price.currency.as_ref().map(|currency| format!(" {currency}")).unwrap_or_default();
+        format!("{}/{}{currency} a million", price.per_million.input, price.per_million.output)
+    });
+    let asks = (server.privacy == Privacy::Ask).then(|| "asks first".to_owned());
+    let known: Vec<String> = [price, asks, server.model.as_deref().map(one_line)].into_iter().flatten().collect();
+    if known.is_empty() { "no price in the settings".to_owned() } else { known.join(", ") }
+}
+
 /// For how long, and how much memory it will take.
 fn loading_for(lane: &LaneStatus, time: std::time::Duration) -> String {
     let memory = lane.memory.map_or_else(String::new, |memory| format!(", {}", gb(memory.bytes)));
@@ -90,10 +108,14 @@ fn loading_for(lane: &LaneStatus, time: std::time::Duration) -> String {
 }
 
 fn other(lane: &LaneStatus, skin: &Skin, now: Instant) -> Text {
-    let head = |sign: &str| pad_right(&format!("{sign} {}", lane.id), NAME);
+    let head = |sign: &str| name(sign, lane.id);
     let reason = match &lane.state {
         LaneState::Ready => {
             let mut spans = vec![skin.styled(skin.theme.good, head(skin.glyphs.ready))];
+            if let Some(server) = &lane.remote {
+                spans.extend([skin.dim(server.host.clone()), skin.dot(), skin.dim(offer(server))]);
+                return Line::from(spans);
+            }
             spans.push(skin.dim(short_provider(&lane.execution_provider)));
             if lane.emulated {
                 spans.extend([skin.dot(), skin.styled(skin.theme.warning, "emulated")]);

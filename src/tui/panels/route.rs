@@ -2,19 +2,24 @@
 
 use ratatui::text::Line;
 
-use crate::engine::{LaneChange, Policy, Rejection, RoutingDecision, Rule};
+use crate::engine::{LaneChange, LaneId, Policy, Rejection, RemoteUsage, RoutingDecision, Rule};
 
 use super::super::answer::Answer;
 use super::super::format;
-use super::super::skin::{Skin, Text, pad_right};
+use super::super::skin::{Skin, Text};
 use super::super::state::State;
 use super::super::text::sanitize::one_line;
+use super::lane::name;
 
 const NAME: usize = 7;
 
 pub fn rows(state: &State) -> usize {
     let others = state.snapshot().map_or(1, |snapshot| snapshot.lanes.len().saturating_sub(1));
-    3 + others
+    3 + others + usize::from(has_server(state))
+}
+
+fn has_server(state: &State) -> bool {
+    state.snapshot().is_some_and(|snapshot| snapshot.lanes.iter().any(|lane| lane.remote.is_some()))
 }
 
 pub fn lines(state: &State, skin: &Skin, _columns: usize) -> Vec<Text> {
@@ -25,6 +30,9 @@ pub fn lines(state: &State, skin: &Skin, _columns: usize) -> Vec<Text> {
     for rejection in &decision.rejected {
         let change = answer.change.as_ref().filter(|change| change.to == rejection.lane);
         lines.push(change.map_or_else(|| rejected(rejection, skin), |change| moved(change, skin)));
+    }
+    if let Some(usage) = answer.finished.as_ref().and_then(|finished| finished.usage.remote) {
+        lines.insert(3, bill(state, usage, skin));
     }
     // Back to the lane that was chosen first.
     if let Some(change) = answer.change.as_ref().filter(|change| change.to == decision.lane) {
@@ -49,12 +57,16 @@ fn needed(decision: &RoutingDecision, skin: &Skin) -> Text {
     spans.push(skin.dim(" answer = "));
     spans.push(skin.number((decision.prompt_tokens + room).to_string()));
     spans.push(skin.dim(" tokens"));
+    if decision.lane == LaneId::Remote {
+        // Nobody here knows how the server's model cuts text.
+        spans.insert(0, skin.dim("est. "));
+    }
     Line::from(spans)
 }
 
 fn chosen(decision: &RoutingDecision, skin: &Skin) -> Text {
     let mut spans = vec![
-        skin.styled(skin.theme.good, pad_right(&format!("{} {}", skin.glyphs.chosen, decision.lane), NAME)),
+        skin.styled(skin.theme.good, name(skin.glyphs.chosen, decision.lane)),
         skin.plain(decision.rule.explain()),
         skin.dot(),
         skin.dim(format!("context {}", decision.context_limit)),
@@ -65,17 +77,28 @@ fn chosen(decision: &RoutingDecision, skin: &Skin) -> Text {
     Line::from(spans)
 }
 
+/// What went to a server and came from it, and what it takes for that.
+fn bill(state: &State, usage: RemoteUsage, skin: &Skin) -> Text {
+    let lanes = state.snapshot().map(|snapshot| snapshot.lanes.as_slice()).unwrap_or_default();
+    let price = lanes.iter().find_map(|lane| lane.remote.as_ref()?.price.as_ref());
+    let estimate = if usage.is_estimate { "est. " } else { "" };
+    let tokens = format!("{estimate}{} in, {} out", usage.prompt_tokens, usage.completion_tokens);
+    let mut spans = vec![skin.plain(" ".repeat(NAME)), skin.dim(tokens), skin.dot()];
+    match price {
+        Some(price) => spans.push(skin.number(price.show(usage))),
+        None => spans.push(skin.dim("no price in the settings")),
+    }
+    Line::from(spans)
+}
+
 fn rejected(rejection: &Rejection, skin: &Skin) -> Text {
-    Line::from(vec![
-        skin.dim(pad_right(&format!("{} {}", skin.glyphs.rejected, rejection.lane), NAME)),
-        skin.dim(one_line(&rejection.reason)),
-    ])
+    Line::from(vec![skin.dim(name(skin.glyphs.rejected, rejection.lane)), skin.dim(one_line(&rejection.reason))])
 }
 
 /// The lane that an answer moved to.
 fn moved(change: &LaneChange, skin: &Skin) -> Text {
     Line::from(vec![
-        skin.styled(skin.theme.warning, pad_right(&format!("{} {}", skin.glyphs.chosen, change.to), NAME)),
+        skin.styled(skin.theme.warning, name(skin.glyphs.chosen, change.to)),
         skin.plain(format!("from token {}", change.after_tokens + 1)),
         skin.dot(),
         skin.dim(one_line(&change.reason)),

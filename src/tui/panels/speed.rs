@@ -18,6 +18,9 @@ pub fn lines(state: &State, skin: &Skin, columns: usize) -> Vec<Text> {
     let answer = state.answer.as_ref();
     let speed = answer.and_then(Answer::tokens_per_second);
     let mut first = vec![skin.dim("decode"), skin.figure(speed.map(format::rate), NUMBER), skin.dim(" tok/s")];
+    if answer.is_some_and(Answer::is_estimate) {
+        first.push(skin.dim(" est."));
+    }
     let used = width(&Line::from(first.clone()));
     if let Some(answer) = answer {
         let room = columns.saturating_sub(used + 2);
