@@ -17,7 +17,8 @@ fn engine() -> &'static Engine {
     static ENGINE: OnceLock<Engine> = OnceLock::new();
     ENGINE.get_or_init(|| {
         let model = Arc::new(ModelFolder::open(model()).unwrap());
-        let lanes = vec![cpu_lane(runtime(), model.clone(), 2, Some(1024))];
+        let lanes =
+            vec![cpu_lane(runtime(), model.clone(), (CpuSetting::with_threads(2), ChosenBy::Default), Some(1024), 0)];
         Engine::load(EngineOptions { model, lanes, emulation: false, listener: None }).unwrap()
     })
 }
