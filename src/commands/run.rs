@@ -49,13 +49,9 @@ pub fn run(args: RunArgs) -> anyhow::Result<ExitCode> {
     engine.check(&request)?;
     let mut display = Display::new(args.json);
     let books = prepared.books("run");
+    books.observe(&engine.snapshot().lanes);
     let mut tab = books.open(&engine.snapshot().model);
     let followed = follow(engine.submit(request), &mut display, &mut tab);
-    if let Ok((_, finished)) = &followed
-        && let Some(cost) = finished.usage.remote.and_then(|usage| engine.snapshot().remote_cost(usage))
-    {
-        tab.charge(cost);
-    }
     // Who reads JSON reads it when all is over, and then a moment more tells what the machine uses anyway.
     let bill = tab.close_after(if args.json { IDLE_LOOK } else { Duration::ZERO });
     if let Some(complaint) = &bill.complaint {

@@ -125,14 +125,6 @@ pub struct EngineSnapshot {
     pub lanes: Vec<LaneStatus>,
 }
 
-impl EngineSnapshot {
-    /// What a server takes for this, where the settings know its price.
-    pub fn remote_cost(&self, usage: RemoteUsage) -> Option<f64> {
-        let server = self.lanes.iter().find_map(|lane| lane.remote.as_ref())?;
-        server.price.as_ref().map(|price| usage.cost(price.per_million))
-    }
-}
-
 /// What there is to choose of a model's thinking.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ThinkingChoice {

@@ -42,6 +42,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
+use crate::bill::Books;
 use crate::engine::AnswerSettings;
 use crate::telemetry::device::DeviceSample;
 
@@ -57,6 +58,8 @@ pub type Sample = Box<dyn FnMut() -> DeviceSample + Send>;
 pub struct TuiOptions {
     pub load: Load,
     pub sample: Option<Sample>,
+    /// Measures what answers take and writes it down.
+    pub books: Option<Books>,
     pub answers: AnswerSettings,
     /// The name of a theme; without one, the environment decides.
     pub theme: Option<String>,
@@ -97,6 +100,7 @@ pub fn run(options: TuiOptions) -> Result<Exit, TuiError> {
         glyphs: glyphs::Glyphs::for_environment(),
     };
     require_terminal()?;
-    let state = state::State::new(options.answers, options.log_file, Instant::now());
-    Ok(driver::run(state, skin, options.load, options.sample)?)
+    let mut state = state::State::new(options.answers, options.log_file, Instant::now());
+    state.prices = options.books.as_ref().and_then(Books::prices).cloned();
+    Ok(driver::run(state, skin, options.load, options.sample, options.books)?)
 }

@@ -17,8 +17,8 @@ fn engine() -> &'static Engine {
     static ENGINE: OnceLock<Engine> = OnceLock::new();
     ENGINE.get_or_init(|| {
         let model = Arc::new(ModelFolder::open(model()).unwrap());
-        let lanes =
-            vec![cpu_lane(runtime(), model.clone(), (CpuSetting::with_threads(2), ChosenBy::Default), Some(1024), 0)];
+        let setting = (CpuSetting::with_threads(2), ChosenBy::Default);
+        let lanes = vec![cpu_lane(runtime(), model.clone(), setting, Some(1024), 0)];
         Engine::load(EngineOptions { model, lanes, emulation: false, listener: None }).unwrap()
     })
 }

@@ -45,6 +45,8 @@ pub fn run(url: &str, connect: &ConnectArgs, args: &ChatArgs) -> anyhow::Result<
         answers,
         theme: settings.theme.clone(),
         log_file: paths.log_file(),
+        // The server's own ledger has these answers.
+        books: None,
         sample: Some(Box::new(move || machine.sample())),
         load: Box::new(move || {
             let backend = ServerBackend::connect(client(&endpoint), client(&endpoint), asked)
