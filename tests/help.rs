@@ -35,11 +35,7 @@ fn help_reads_well() {
 
 #[test]
 fn no_line_is_wider_than_a_hundred_columns() {
-<<<<<<< HEAD
-    let commands = ["run", "serve", "setup", "sys", "inspect", "bench", "build", "pull", "models"]
-=======
-    let commands = ["run", "setup", "sys", "inspect", "bench", "cost", "report", "build", "pull", "models"]
->>>>>>> bill-wip
+    let commands = ["run", "serve", "setup", "sys", "inspect", "bench", "cost", "report", "build", "pull", "models"]
         .map(|command| [command, "--help"]);
     for arguments in [&["--help"][..], &["-h"]].into_iter().chain(commands.iter().map(|words| &words[..])) {
         for line in help(arguments).lines() {

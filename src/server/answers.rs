@@ -15,8 +15,8 @@ use super::error::ApiError;
 use super::log::Log;
 use super::metrics::Observer;
 use crate::engine::{
-    ChatRequest, CompletionRequest, EXPECTED_ANSWER, EngineSnapshot, FinishReason, GenerationEvent, GenerationStream,
-    LaneId, LaneState, RoutingDecision, TokenLogprobs, ToolCall, ToolCallDelta, Usage,
+    ChatRequest, CompletionRequest, EXPECTED_ANSWER, Engine, EngineSnapshot, FinishReason, GenerationEvent,
+    GenerationStream, LaneId, LaneState, RoutingDecision, TokenLogprobs, ToolCall, ToolCallDelta, Usage,
 };
 
 /// What the engine is asked.
@@ -37,6 +37,7 @@ impl Ask {
 }
 
 pub struct Answers {
+    engine: Engine,
     answers: Vec<Answer>,
     /// Events that were read ahead.
     pending: VecDeque<(usize, GenerationEvent)>,
@@ -78,6 +79,7 @@ impl Answers {
             Answer { events: Some(events), observer: app.metrics.answer(submitted, tab), submitted, lane: None }
         };
         let mut answers = Self {
+            engine: app.engine.clone(),
             answers: asks.into_iter().map(submit).collect(),
             pending: VecDeque::new(),
             places,
@@ -131,6 +133,11 @@ impl Answers {
             return Err(ApiError::server("the engine stopped without finishing the answer"));
         };
         let answer = &mut self.answers[index];
+        if let GenerationEvent::Finished(finished) = &event
+            && let Some(usage) = finished.usage.remote
+        {
+            answer.observer.charge(self.engine.snapshot().remote_cost(usage));
+        }
         answer.observer.take(&event);
         if let GenerationEvent::Token(token) = &event {
             answer.lane = Some(token.lane);

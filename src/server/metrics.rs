@@ -195,6 +195,13 @@ pub struct Observer {
 }
 
 impl Observer {
+    /// What a server behind this one bills for the answer, where that is known.
+    pub fn charge(&mut self, cost: Option<f64>) {
+        if let (Some(tab), Some(cost)) = (&mut self.tab, cost) {
+            tab.charge(cost);
+        }
+    }
+
     pub fn take(&mut self, event: &GenerationEvent) {
         if let Some(tab) = &mut self.tab {
             tab.note(event);

@@ -24,9 +24,9 @@ mod openai;
 mod pty;
 #[cfg(unix)]
 mod remote;
-mod requests;
 #[cfg(unix)]
 mod report;
+mod requests;
 mod run;
 #[cfg(unix)]
 mod second;
