@@ -4,7 +4,7 @@
 //! ```text
 //! let mut tab = books.open(&snapshot.model);      // before the request is submitted
 //! tab.note(&event);                               // each event, as it comes
-//! let bill = tab.close();                         // after `Finished`, or after the stream was dropped
+//! let bill = tab.close();                         // after `Finished`; a tab that is dropped closes itself
 //! ```
 
 use std::path::Path;
@@ -13,13 +13,16 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::config::CostSettings;
-use crate::engine::{FinishReason, Finished, GenerationEvent, LaneId, LaneState, LaneStatus, Usage};
+use crate::engine::{FinishReason, Finished, GenerationEvent, LaneId, LaneState, LaneStatus, TokenPrice, Usage};
 use crate::ledger::{Entry, EntryEnergy, Ledger, Prices, VERSION};
 use crate::telemetry::Reading;
 use crate::telemetry::energy::{AnswerEnergy, EnergyMeter, Span};
 
 /// Between looks at the idle power that somebody waits for.
 const IDLE_STEP: Duration = Duration::from_millis(100);
+
+/// The lane of other machines, whose energy is not measured here.
+const REMOTE: &str = "remote";
 
 /// Told of what went wrong while answers were made: where, and what.
 pub type FaultListener = Box<dyn Fn(&str, &str) + Send + Sync>;
@@ -38,6 +41,8 @@ struct Inner {
     via: &'static str,
     currency: String,
     prices: Option<Prices>,
+    /// Of the remote lane's server.
+    server_price: Mutex<Option<TokenPrice>>,
     /// That the ledger cannot be written was said.
     complained: AtomicBool,
     faults: Mutex<Faults>,
@@ -49,7 +54,7 @@ struct Faults {
     last: Option<String>,
 }
 
-/// An answer that is being made.
+/// An answer that is being made. One that is dropped, as when a client goes away, is written down as cancelled.
 pub struct Tab {
     books: Books,
     span: Option<Span>,
@@ -59,7 +64,7 @@ pub struct Tab {
     emulated: bool,
     usage: Usage,
     finished: Option<Finished>,
-    remote_cost: Option<f64>,
+    closed: bool,
 }
 
 /// What an answer took.
@@ -81,6 +86,7 @@ impl Books {
             via,
             currency: cost.currency.clone().unwrap_or_default(),
             prices: Prices::of(cost),
+            server_price: Mutex::default(),
             complained: AtomicBool::new(false),
             faults: Mutex::default(),
         };
@@ -94,10 +100,14 @@ impl Books {
     }
 
     /// How the lanes stand, whenever somebody looks. While one is loading, no idle power is learnt; one that failed is a
-    /// fault.
+    /// fault; one that is a server may have prices.
     pub fn observe(&self, lanes: &[LaneStatus]) {
         if let Ok(meter) = &self.inner.meter {
             meter.set_resting(!lanes.iter().any(|lane| matches!(lane.state, LaneState::Loading { .. })));
+        }
+        let prices = lanes.iter().filter_map(|lane| lane.remote.as_ref()?.price.as_ref());
+        if let Some(price) = prices.map(|price| price.per_million).next() {
+            *self.inner.server_price.lock().unwrap_or_else(PoisonError::into_inner) = Some(price);
         }
         for lane in lanes {
             if let LaneState::Failed { reason } = &lane.state {
@@ -111,7 +121,7 @@ impl Books {
         self.inner.prices.as_ref()
     }
 
-    /// A request is about to be submitted. A tab that is dropped leaves no line.
+    /// A request is about to be submitted.
     pub fn open(&self, model: &str) -> Tab {
         Tab {
             books: self.clone(),
@@ -122,7 +132,7 @@ impl Books {
             emulated: false,
             usage: Usage::default(),
             finished: None,
-            remote_cost: None,
+            closed: false,
         }
     }
 
@@ -173,11 +183,6 @@ impl Tab {
         }
     }
 
-    /// A remote lane's provider bills this, in the currency of `[cost]`.
-    pub fn charge(&mut self, amount: f64) {
-        *self.remote_cost.get_or_insert(0.0) += amount;
-    }
-
     /// The answer is over, finished or not. Writes its line.
     pub fn close(self) -> Bill {
         self.close_after(Duration::ZERO)
@@ -185,6 +190,11 @@ impl Tab {
 
     /// The same. Where power is measured and idle power is not known yet, waits so long to learn it.
     pub fn close_after(mut self, patience: Duration) -> Bill {
+        self.write(patience)
+    }
+
+    fn write(&mut self, patience: Duration) -> Bill {
+        self.closed = true;
         let seconds = self.began.elapsed().as_secs_f64();
         let energy = self.energy(patience);
         // What the engine counted, unless nobody heard the end.
@@ -197,13 +207,15 @@ impl Tab {
         if let Some(Finished { reason: FinishReason::Error(reason), .. }) = &self.finished {
             self.books.tell(reason.clone());
         }
+        let price = *inner.server_price.lock().unwrap_or_else(PoisonError::into_inner);
+        let remote_cost = usage.remote.zip(price).map(|(usage, price)| usage.cost(price));
         let unpriced = || Prices { currency: inner.currency.clone(), ..Prices::default() };
         let names: Vec<&str> = self.lanes.iter().map(|lane| lane.name()).collect();
         let entry = Entry {
             v: VERSION,
             time: Entry::timestamp(chrono::Utc::now()),
             via: inner.via.to_owned(),
-            model: self.model,
+            model: std::mem::take(&mut self.model),
             lane: names.join("+"),
             emulated: self.emulated,
             finish: finish.to_owned(),
@@ -212,8 +224,8 @@ impl Tab {
             tokens_out: usage.completion_tokens as u64,
             seconds: thousandths(seconds),
             energy: written(&energy),
-            prices: inner.prices.clone().or_else(|| self.remote_cost.map(|_| unpriced())),
-            remote_cost: self.remote_cost,
+            prices: inner.prices.clone().or_else(|| remote_cost.map(|_| unpriced())),
+            remote_cost,
         };
         let complaint = self.books.write(&entry);
         Bill { entry, energy, complaint }
@@ -224,6 +236,9 @@ impl Tab {
             Ok(meter) => meter,
             Err(reason) => return Reading::Unavailable(reason.clone()),
         };
+        if self.lanes.last().is_some() && self.lanes.iter().all(|lane| lane.name() == REMOTE) {
+            return Reading::Unavailable("another machine answered".into());
+        }
         if !patience.is_zero() {
             meter.set_resting(true);
         }
@@ -246,6 +261,14 @@ impl Tab {
     fn on(&mut self, lane: LaneId) {
         if self.lanes.last() != Some(&lane) {
             self.lanes.push(lane);
+        }
+    }
+}
+
+impl Drop for Tab {
+    fn drop(&mut self) {
+        if !self.closed {
+            self.write(Duration::ZERO);
         }
     }
 }

@@ -3,7 +3,8 @@ use pretty_assertions::assert_eq;
 use super::*;
 use crate::config::TokenPriceSettings;
 use crate::engine::{
-    FinishReason, LaneChange, MeasuredRates, Policy, PrefillProgress, RoutingDecision, Rule, Timings, Token,
+    LaneChange, MeasuredRates, Policy, PrefillProgress, Price, Privacy, RemotePlace, RemoteStatus, RemoteUsage,
+    RoutingDecision, Rule, Timings, Token,
 };
 use crate::ledger::LeftOut;
 
@@ -62,8 +63,8 @@ fn token(lane: LaneId) -> GenerationEvent {
         thinking: String::new(),
         thinks: false,
         tool_calls: Vec::new(),
-        id: 7,
         logprobs: None,
+        id: 7,
         at: Instant::now(),
         lane,
     })
@@ -175,7 +176,8 @@ fn an_answer_that_moved_or_was_cancelled_says_so() {
     tab.note(&GenerationEvent::PrefillProgress(PrefillProgress { done: 0, total: 41, reused: 0 }));
     tab.note(&token(LaneId::Cpu));
     // Nobody waited for the end.
-    let entry = tab.close().entry;
+    drop(tab);
+    let [entry] = &desk.entries()[..] else { panic!("one line") };
     assert_eq!((entry.lane.as_str(), entry.emulated, entry.finish.as_str()), ("npu+cpu", true, "cancelled"));
     assert_eq!((entry.tokens_in, entry.tokens_reused, entry.tokens_out), (40, 30, 2));
     assert_eq!(entry.prices, None);
@@ -197,11 +199,26 @@ fn an_answer_that_moved_or_was_cancelled_says_so() {
 fn a_remote_bill_is_kept_in_the_currency_of_the_settings() {
     let cost = CostSettings { currency: Some("CHF".into()), ..CostSettings::default() };
     let desk = Desk::new(&cost);
+    let price = Price { per_million: TokenPrice { input: 1.0, output: 5.0 }, currency: None };
+    let server = RemoteStatus {
+        url: "https://h.example/v1".into(),
+        host: "h.example".into(),
+        model: None,
+        is_private: true,
+        privacy: Privacy::Allow,
+        place: RemotePlace::Named,
+        price: Some(price),
+    };
+    desk.books.observe(&[LaneStatus { id: LaneId::Remote, remote: Some(server), ..lane(LaneState::Ready) }]);
     let mut tab = desk.books.open("tiny");
-    tab.charge(0.002);
-    tab.charge(0.001);
+    tab.note(&routed(LaneId::Remote, false));
+    // 1000 at 1 and 400 at 5 per million are 0.003.
+    let remote = RemoteUsage { prompt_tokens: 1000, completion_tokens: 400, is_estimate: true };
+    tab.note(&finished(FinishReason::Stop, Usage { remote: Some(remote), ..USAGE }));
     let entry = tab.close().entry;
     assert!((entry.remote_cost.unwrap() - 0.003).abs() < 1e-12);
+    // Whatever this machine used meanwhile, the answer was made elsewhere.
+    assert_eq!(entry.energy.reason.as_deref(), Some("another machine answered"));
     assert_eq!(entry.prices, Some(Prices { currency: "CHF".into(), ..Prices::default() }));
 }
 

@@ -48,6 +48,7 @@ Examples:
   ortalk run \"What is the capital of France?\"
   ortalk run \"Summarize in one sentence:\" < notes.txt
   ortalk run --json --temperature 0 \"Name three rivers.\"
+  ortalk run --schema person.json \"Invent a person.\"
   ortalk run --emulate-npu --lane npu -n 8 \"What is the capital of France?\"";
 
 const SERVE_EXAMPLES: &str = "\
@@ -109,6 +110,19 @@ pub enum Command {
     /// can be read. The conditions are recorded, and what disturbed the measurement is said.
     #[command(after_help = BENCH_EXAMPLES)]
     Bench(BenchArgs),
+    /// Sum up what answers took: tokens, energy, money.
+    ///
+    /// The chat, `ortalk run` and `ortalk serve` write a line for each answer into a ledger, without a word of what was
+    /// said. This sums them up by model and lane and by day: tokens, joules where a sensor could be read, what the
+    /// electricity cost, and what a cloud service would have billed, by the prices in the table [cost] of the settings. Sums
+    /// say of how many answers they are.
+    Cost(CostArgs),
+    /// Print what is worth knowing about this machine when something goes wrong, to be pasted into an issue.
+    ///
+    /// System, environment, devices and execution providers; how the lanes open, with what is logged meanwhile, and where
+    /// their nodes run; sensors, the last error, the latest benchmark. Nothing of any conversation, and no user name, host
+    /// name or home folder: they are taken out. Nothing is fetched or built, and nothing is sent anywhere.
+    Report(ReportArgs),
     /// Make a model folder for ONNX Runtime from a GGUF file or a checkpoint folder.
     ///
     /// Either can be chatted with as it is (--model SOURCE): ortalk then builds the folder in its cache. Build one
@@ -147,6 +161,8 @@ pub enum WorkerTask {
     Compile,
     /// Runs a compiled model for its last hidden states; the request comes on standard input.
     Judge,
+    /// Opens the lanes and says how they are; the request comes on standard input.
+    Open,
     /// Loads a library and says what it offers; the request comes on standard input.
     Probe,
 }
@@ -234,6 +250,12 @@ pub struct RunArgs {
     /// Print one JSON object: the answer, its timings, and where it was computed and why.
     #[arg(long)]
     pub json: bool,
+    /// Answer with a JSON object.
+    #[arg(long, conflicts_with = "schema")]
+    pub json_object: bool,
+    /// Answer with JSON that is valid by the JSON Schema in this file.
+    #[arg(long, value_name = "FILE")]
+    pub schema: Option<PathBuf>,
     /// End the answer where this text would come; may be given several times.
     #[arg(long, value_name = "TEXT")]
     pub stop: Vec<String>,
@@ -287,6 +309,32 @@ pub struct SetupArgs {
     /// Fetch the QNN plug-in, too: it runs models on a Snapdragon's NPU, or simulates one on x86-64 (60 to 200 MB).
     #[arg(long)]
     pub npu: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct CostArgs {
+    /// Leave out what is older: than a day (2026-03-04), or than a time back (12h, 7d, 4w).
+    #[arg(long, value_name = "WHEN", allow_negative_numbers = true)]
+    pub since: Option<String>,
+    /// Print one JSON object.
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Clone, Args)]
+pub struct ReportArgs {
+    /// A model, as for the chat; the default is SmolLM2-135M-Instruct.
+    #[arg(long, short, value_name = "MODEL")]
+    pub model: Option<PathBuf>,
+    /// Open the NPU lane on QNN's simulator, too.
+    #[arg(long)]
+    pub emulate_npu: bool,
+    /// A folder that `ortalk build --target npu` made of the same model, for the NPU lane.
+    #[arg(long, value_name = "DIR")]
+    pub npu_model: Option<PathBuf>,
+    /// Print one JSON object.
+    #[arg(long)]
+    pub json: bool,
 }
 
 #[derive(Debug, Args)]

@@ -45,6 +45,12 @@ pub fn cached(
     ensure(source, models, &name, &mut build)
 }
 
+/// The same, if it is there.
+pub fn find_cached(source: &Path, models: &Path, options: &BuildOptions) -> Result<Option<PathBuf>, BuildError> {
+    let folder = models.join(folder_name(source, &options.precision.recipe())?);
+    Ok(is_built(&folder).then_some(folder))
+}
+
 /// The same for an NPU: one folder for each chip, precision and size; `act` builds.
 ///
 /// They are in a folder of their own, so that a build of minutes does not keep others from building for the CPU. One that

@@ -41,7 +41,7 @@ use graph::{DataFile, GraphWriter, Opset};
 
 use crate::model::BUILD_FILE;
 pub use built::{Built, built, built_named, leftovers, remove_built};
-pub use cache::{Step, cached, cached_npu, find_npu};
+pub use cache::{Step, cached, cached_npu, find_cached, find_npu};
 
 pub use blocks::TensorType;
 pub use source::{Source, SourceFiles, is_checkpoint, name};

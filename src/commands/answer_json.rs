@@ -87,7 +87,7 @@ fn routing(decision: &RoutingDecision) -> Value {
     })
 }
 
-fn lane(lane: &LaneStatus) -> Value {
+pub fn lane(lane: &LaneStatus) -> Value {
     let reason = match &lane.state {
         LaneState::Absent { reason } | LaneState::Failed { reason } => Some(reason),
         LaneState::Ready | LaneState::Loading { .. } => None,

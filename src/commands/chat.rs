@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 use std::sync::Arc;
 
+use super::faults;
 use super::fetch::AfterFetch;
 use super::session;
 use crate::cli::ChatArgs;
@@ -15,14 +16,20 @@ pub fn run(args: &ChatArgs) -> anyhow::Result<ExitCode> {
     tui::require_terminal()?;
     let prepared = session::prepare(args, AfterFetch::LeaveSignals)?;
     let mut sampler = DeviceSampler::new();
+    let paths = prepared.paths.clone();
     let exit = tui::run(TuiOptions {
         answers: prepared.answers.clone(),
         server: None,
         theme: prepared.settings.theme.clone(),
         log_file: prepared.paths.log_file(),
+        books: Some(prepared.books("chat")),
         sample: Some(Box::new(move || sampler.sample(&lane_processes()))),
         load: Box::new(move || {
-            let engine = prepared.load(None).map_err(|error| format!("{error:#}"))?;
+            let engine = prepared.load(None).map_err(|error| {
+                let error = format!("{error:#}");
+                faults::keep(&paths, "chat", &error);
+                error
+            })?;
             Ok(Arc::new(engine) as Arc<dyn Backend>)
         }),
     })?;

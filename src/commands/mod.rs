@@ -7,6 +7,8 @@ mod bill_json;
 mod build;
 mod chat;
 mod connect;
+mod cost;
+mod faults;
 pub mod fetch;
 mod inspect;
 mod lanes;
@@ -14,6 +16,7 @@ mod model_name;
 mod models;
 mod pull;
 mod rates;
+mod report;
 mod room;
 mod run;
 mod serve;
@@ -29,10 +32,12 @@ use clap::Parser;
 
 use crate::cli::{Cli, Command};
 use crate::hub::HubError;
+use crate::paths::Paths;
 use crate::provision::ProvisionError;
 
 pub fn main() -> ExitCode {
     let cli = Cli::parse();
+    let within = name(cli.command.as_ref());
     match dispatch(cli) {
         Ok(code) => code,
         // The reader of a pipe has seen enough, as `head` does: no error of ours.
@@ -41,7 +46,13 @@ pub fn main() -> ExitCode {
             eprintln!("ortalk: {error:#}");
             let cancelled = error.downcast_ref::<ProvisionError>().is_some_and(ProvisionError::is_cancelled)
                 || error.downcast_ref::<HubError>().is_some_and(HubError::is_cancelled);
-            if cancelled || error.is::<fetch::Interrupted>() { fetch::interrupted() } else { ExitCode::FAILURE }
+            if cancelled || error.is::<fetch::Interrupted>() {
+                return fetch::interrupted();
+            }
+            if let Ok(paths) = Paths::discover() {
+                faults::keep(&paths, within, &format!("{error:#}"));
+            }
+            ExitCode::FAILURE
         }
     }
 }
@@ -55,13 +66,34 @@ fn is_broken_pipe(error: &anyhow::Error) -> bool {
     })
 }
 
+/// What a fault is said to be within.
+fn name(command: Option<&Command>) -> &'static str {
+    match command {
+        Some(Command::Bench(_)) => "bench",
+        Some(Command::Build(_)) => "build",
+        Some(Command::Cost(_)) => "cost",
+        Some(Command::Inspect(_)) => "inspect",
+        Some(Command::Models(_)) => "models",
+        Some(Command::Pull(_)) => "pull",
+        Some(Command::Report(_)) => "report",
+        Some(Command::Run(_)) => "run",
+        Some(Command::Serve(_)) => "serve",
+        Some(Command::Setup(_)) => "setup",
+        Some(Command::Sys(_)) => "sys",
+        Some(Command::Worker(_)) => "worker",
+        None => "chat",
+    }
+}
+
 fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
     match cli.command {
         Some(Command::Bench(args)) => bench::run(&args),
         Some(Command::Build(args)) => build::run(&args),
+        Some(Command::Cost(args)) => cost::run(&args),
         Some(Command::Inspect(args)) => inspect::run(&args),
         Some(Command::Models(args)) => models::run(&args),
         Some(Command::Pull(args)) => pull::run(&args),
+        Some(Command::Report(args)) => report::run(&args),
         Some(Command::Run(args)) => run::run(args),
         Some(Command::Serve(args)) => serve::run(args),
         Some(Command::Setup(args)) => setup::run(&args),

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use anyhow::{Context, anyhow, bail};
 use clap::ValueEnum;
 
+use super::faults;
 use super::fetch::{AfterFetch, FetchDisplay};
 use super::lanes::{self, LaneParts, NpuParts};
 use super::model_name::{self, Named};
@@ -29,6 +30,7 @@ use crate::model::{ModelFolder, read_config};
 use crate::onnx_runtime::{LogSink, OnnxRuntime};
 use crate::paths::Paths;
 use crate::provision::{self, DEFAULT_MODEL_NAME, FoundLibrary, FoundPlugin, LibraryOrigin, ObtainError, QNN_LICENCE};
+use crate::telemetry::device::power::SYSFS;
 use crate::telemetry::memory::Memory;
 
 /// The longest answer where nobody said otherwise, in tokens; the help says it, too.
@@ -48,6 +50,8 @@ pub struct Prepared {
     /// The model folder.
     pub model: PathBuf,
     pub library: PathBuf,
+    /// Where messages of native libraries and ours go.
+    pub log: LogSink,
     npu: NpuParts,
     /// How the CPU lane runs.
     pub cpu: (CpuSetting, ChosenBy),
@@ -79,7 +83,39 @@ pub fn prepare(args: &ChatArgs, after: AfterFetch) -> anyhow::Result<Prepared> {
         None => tuned().map_or_else(|| (default_cpu(), ChosenBy::Default), |tuned| (tuned, ChosenBy::Tuning)),
     };
     let tells = matches!(after, AfterFetch::Exit);
-    Ok(Prepared { paths, settings, answers, model, library, npu, cpu, room, tells })
+    let log = log_sink(&paths.log_file());
+    Ok(Prepared { paths, settings, answers, model, library, log, npu, cpu, room, tells })
+}
+
+/// What `prepare` would fetch or build first, with the remedy; `None` where everything is here.
+pub fn missing(args: &ChatArgs) -> anyhow::Result<Option<String>> {
+    let paths = Paths::discover()?;
+    let settings = Settings::load(&paths.settings_file())?;
+    if provision::find_onnx_runtime(&settings, &paths)?.is_none() {
+        return Ok(Some("ONNX Runtime is not installed; `ortalk setup` fetches it".into()));
+    }
+    let source = match named(args.model.as_deref(), &settings, &paths)? {
+        Named::Path(path) if is_ready(&path) => None,
+        Named::Path(path) => Some(path),
+        Named::Default => match provision::default_model_file(&paths) {
+            Some(file) => Some(file),
+            None => return Ok(Some("the default model is not here; `ortalk setup` fetches it".into())),
+        },
+    };
+    if let Some(source) = source
+        && builder::find_cached(&source, &paths.models(), &BuildOptions::default())?.is_none()
+    {
+        return Ok(Some("the model is not built yet; the first chat with it does that".into()));
+    }
+    if args.emulate_npu {
+        if provision::find_qnn_plugin(&settings, &paths)?.is_none() {
+            return Ok(Some("QNN's plug-in is not installed; `ortalk setup --npu` fetches it".into()));
+        }
+        if args.npu_model.is_none() {
+            return Ok(Some("--emulate-npu needs --npu-model here: a report builds nothing".into()));
+        }
+    }
+    Ok(None)
 }
 
 impl Prepared {
@@ -100,7 +136,7 @@ impl Prepared {
 
     /// Loads the library, which a process can do once.
     pub fn runtime(&self) -> anyhow::Result<OnnxRuntime> {
-        Ok(OnnxRuntime::load(&self.library, log_sink(&self.paths.log_file()))?)
+        Ok(OnnxRuntime::load(&self.library, self.log.clone())?)
     }
 
     /// Loads the model; with a lane, no other one is opened.
@@ -114,7 +150,7 @@ impl Prepared {
         only: Option<LaneId>,
         cpu: (CpuSetting, ChosenBy),
     ) -> anyhow::Result<Engine> {
-        let log = log_sink(&self.paths.log_file());
+        let log = self.log.clone();
         let model = Arc::new(ModelFolder::open(&self.model)?);
         model.notes.iter().for_each(|note| log(&format!("'{}': {note}", self.model.display())));
         let beside = self.library.parent().map(Path::to_path_buf);
@@ -160,12 +196,14 @@ impl Prepared {
     /// What answers take is measured and written down here. `via` names what asks: `chat`, `run`, `serve`.
     pub fn books(&self, via: &'static str) -> Books {
         let ledger = Ledger::new(self.paths.ledger_file());
-        Books::new(Path::new("/sys"), ledger, &self.settings.cost, via)
+        let paths = self.paths.clone();
+        Books::new(Path::new(SYSFS), ledger, &self.settings.cost, via)
+            .tell_faults(Box::new(move |within, fault| faults::keep(&paths, within, fault)))
     }
 
     /// Logs what a person may want to know before loading, and shows it: to one who watches, or to all where it matters.
     fn tell(&self, text: &str, matters: bool) {
-        log_sink(&self.paths.log_file())(text);
+        (self.log)(text);
         if self.tells && (matters || std::io::stderr().is_terminal()) {
             eprintln!("ortalk: {text}");
         }

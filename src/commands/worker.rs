@@ -7,6 +7,7 @@ use std::io::{self, Read};
 use std::process::ExitCode;
 
 use super::fetch::end_now;
+use super::report;
 use crate::cli::WorkerTask;
 use crate::{builder, decoder, onnx_runtime};
 
@@ -18,6 +19,7 @@ pub fn run(task: WorkerTask) -> anyhow::Result<ExitCode> {
         WorkerTask::Lane => decoder::serve_lane(&request)?,
         WorkerTask::Compile => onnx_runtime::serve_compile(&request)?,
         WorkerTask::Judge => builder::npu::serve_judge(&request)?,
+        WorkerTask::Open => report::serve_open(&request)?,
         WorkerTask::Probe => onnx_runtime::serve_probe(&request)?,
     }
     Ok(ExitCode::SUCCESS)

@@ -7,6 +7,7 @@
 
 mod constraint;
 mod cpu_lane;
+mod described_tools;
 mod dispatch;
 mod event;
 mod generate;
@@ -122,14 +123,6 @@ pub struct EngineSnapshot {
     pub weight_bytes: u64,
     pub thinking: ThinkingChoice,
     pub lanes: Vec<LaneStatus>,
-}
-
-impl EngineSnapshot {
-    /// What a server takes for this, where the settings know its price.
-    pub fn remote_cost(&self, usage: RemoteUsage) -> Option<f64> {
-        let server = self.lanes.iter().find_map(|lane| lane.remote.as_ref())?;
-        server.price.as_ref().map(|price| usage.cost(price.per_million))
-    }
 }
 
 /// What there is to choose of a model's thinking.

@@ -119,6 +119,11 @@ impl ProviderOptions {
         self.0.get(name).map(String::as_str)
     }
 
+    /// Names and values, by name.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.0.iter().map(|(name, value)| (name.as_str(), value.as_str()))
+    }
+
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
-use crate::engine::{ChatRequest, GenerationEvent, GenerationStream, RoutingDecision};
+use crate::bill::{Books, Tab};
+use crate::engine::{ChatRequest, EngineSnapshot, GenerationEvent, GenerationStream, RoutingDecision};
 
 use super::backend::Backend;
 use super::event::{Effect, Event, Exit, SuspendedBy};
@@ -39,12 +40,15 @@ struct Driver {
     screen: Screen,
     backend: Option<Arc<dyn Backend>>,
     stream: Option<GenerationStream>,
+    books: Option<Books>,
+    /// The running answer's.
+    tab: Option<Tab>,
     sender: UnboundedSender<Message>,
     limiter: FrameLimiter,
 }
 
 /// Runs until the reader quits or the terminal is gone.
-pub fn run(state: State, skin: Skin, load: Load, sample: Option<Sample>) -> io::Result<Exit> {
+pub fn run(state: State, skin: Skin, load: Load, sample: Option<Sample>, books: Option<Books>) -> io::Result<Exit> {
     terminal::install_panic_hook();
     let (sender, receiver) = unbounded_channel();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
@@ -62,8 +66,17 @@ pub fn run(state: State, skin: Skin, load: Load, sample: Option<Sample>) -> io::
     if let Some(sample) = sample {
         spawn_sampler(sample, sender.clone())?;
     }
-    let mut driver =
-        Driver { state, skin, screen, backend: None, stream: None, sender, limiter: FrameLimiter::default() };
+    let mut driver = Driver {
+        state,
+        skin,
+        screen,
+        backend: None,
+        stream: None,
+        books,
+        tab: None,
+        sender,
+        limiter: FrameLimiter::default(),
+    };
     let result = runtime.block_on(driver.run(receiver));
     // The screen first, then the engine, whose threads may take a moment.
     drop(driver);
@@ -159,6 +172,7 @@ impl Driver {
             Message::Loaded(Ok(backend)) => {
                 let snapshot = backend.snapshot();
                 self.backend = Some(backend);
+                self.observe(&snapshot);
                 self.handle(Event::EngineLoaded(snapshot))
             }
             Message::Loaded(Err(error)) => self.handle(Event::EngineFailed(error)),
@@ -168,16 +182,32 @@ impl Driver {
     fn generated(&mut self, event: Option<GenerationEvent>) -> io::Result<Option<Exit>> {
         match event {
             Some(event) => {
+                self.tab.iter_mut().for_each(|tab| tab.note(&event));
                 if matches!(event, GenerationEvent::Finished(_)) {
                     self.stream = None;
+                    // Its end may start the next answer.
+                    self.bill()?;
                 }
                 self.handle(Event::Generation(event))
             }
             None => {
                 self.stream = None;
+                self.bill()?;
                 self.handle(Event::GenerationLost)
             }
         }
+    }
+
+    /// Closes the answer's tab.
+    fn bill(&mut self) -> io::Result<()> {
+        if let Some(tab) = self.tab.take() {
+            self.handle(Event::Billed(Box::new(tab.close())))?;
+        }
+        Ok(())
+    }
+
+    fn observe(&self, snapshot: &EngineSnapshot) {
+        self.books.iter().for_each(|books| books.observe(&snapshot.lanes));
     }
 
     fn handle(&mut self, event: Event) -> io::Result<Option<Exit>> {
@@ -191,8 +221,15 @@ impl Driver {
 
     fn perform(&mut self, effect: Effect) -> io::Result<Option<Exit>> {
         match effect {
-            Effect::Submit(request) => self.stream = self.backend.as_ref().map(|backend| backend.submit(request)),
-            Effect::CancelGeneration => self.stream = None,
+            Effect::Submit(request) => {
+                let model = self.state.snapshot().map(|snapshot| snapshot.model.as_str()).unwrap_or_default();
+                self.tab = self.books.as_ref().map(|books| books.open(model));
+                self.stream = self.backend.as_ref().map(|backend| backend.submit(request));
+            }
+            Effect::CancelGeneration => {
+                self.stream = None;
+                self.bill()?;
+            }
             Effect::Preview { revision, request } => {
                 if self.backend.as_ref().is_some_and(|backend| backend.previews()) {
                     self.ask_router(request, move |result| Event::Previewed { revision, result })?;
@@ -202,6 +239,7 @@ impl Driver {
             Effect::RefreshSnapshot => {
                 if let Some(backend) = &self.backend {
                     let snapshot = backend.snapshot();
+                    self.observe(&snapshot);
                     return self.handle(Event::Snapshot(snapshot));
                 }
             }

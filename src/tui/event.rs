@@ -4,6 +4,7 @@
 
 use crossterm::event::KeyEvent;
 
+use crate::bill::Bill;
 use crate::engine::{ChatRequest, EngineSnapshot, GenerationEvent, RoutingDecision};
 use crate::telemetry::device::DeviceSample;
 
@@ -32,6 +33,8 @@ pub enum Event {
         revision: u64,
         result: Result<RoutingDecision, String>,
     },
+    /// What the running answer took; comes just before its end, or after it was cancelled.
+    Billed(Box<Bill>),
     /// What the router said about the message that waits at the head of the queue.
     Weighed(Result<RoutingDecision, String>),
     Device(Box<DeviceSample>),

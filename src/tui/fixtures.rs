@@ -4,12 +4,14 @@ use std::time::{Duration, Instant};
 
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
+use crate::bill::Bill;
 use crate::engine::{
     AnswerSettings, ChosenBy, EngineSnapshot, FinishReason, Finished, GenerationEvent, GraphPlacement, LaneChange,
     LaneId, LaneState, LaneStatus, MeasuredRates, Placement, Policy, PrefillProgress, Price, Privacy, Rejection,
     RemotePlace, RemoteStatus, RoutingDecision, Rule, Sampling, ThinkingChoice, Threads, Timings, Token, TokenPrice,
     Usage,
 };
+use crate::ledger::{Entry, EntryEnergy, Prices, TokenPrices, VERSION};
 use crate::telemetry::Reading;
 use crate::telemetry::device::DeviceSample;
 use crate::telemetry::device::npu::{LoadOf, NpuLoad, NpuSample};
@@ -309,6 +311,38 @@ pub fn lane_change() -> LaneChange {
         emulated: false,
         reason: "npu failed: QNN error 1100, device lost".into(),
     }
+}
+
+/// 1000 tokens in and 58 out; what was measured, if anything was.
+pub fn bill(joules: Option<f64>) -> Bill {
+    let energy = EntryEnergy {
+        joules,
+        joules_with_idle: joules.map(|joules| joules + 10.0),
+        idle_watts: joules.map(|_| 4.0),
+        reason: joules.is_none().then(|| "no readable sensor".into()),
+        ..EntryEnergy::default()
+    };
+    let entry = Entry {
+        v: VERSION,
+        time: "2026-03-04T05:06:07Z".into(),
+        via: "chat".into(),
+        model: "test-model".into(),
+        lane: "cpu".into(),
+        emulated: false,
+        finish: "stop".into(),
+        tokens_in: 1000,
+        tokens_reused: 100,
+        tokens_out: 58,
+        seconds: 2.5,
+        energy,
+        prices: Some(Prices {
+            currency: "EUR".into(),
+            electricity_per_kwh: Some(0.3),
+            cloud_per_million: Some(TokenPrices { input: 0.5, output: 2.0 }),
+        }),
+        remote_cost: None,
+    };
+    Bill { entry, energy: Reading::Unavailable("not asked".into()), complaint: None }
 }
 
 pub fn sample() -> DeviceSample {

@@ -37,6 +37,14 @@ pub fn short_rate(rate: f64) -> String {
     if rate < 9.95 { format!("{rate:.1}") } else { format!("{rate:.0}") }
 }
 
+/// Joules, and watt-hours where those would be many: `0.42 J`, `24.4 J`, `1.2 Wh`.
+pub fn energy(joules: f64) -> String {
+    match joules {
+        j if j < 9999.5 => format!("{} J", rate(j)),
+        j => format!("{} Wh", rate(j / 3600.0)),
+    }
+}
+
 const KIB: f64 = 1024.0;
 
 /// `312 MiB`, `1.2 GiB`.
@@ -68,6 +76,7 @@ mod tests {
         assert_eq!([ms(8), ms(150), ms(9_999), ms(12_794)], ["8.0", "150", "9999", "13s"]);
         assert_eq!([rate(8.421), rate(128.44), rate(1204.4)], ["8.42", "128.4", "1204"]);
         assert_eq!([short_rate(8.42), short_rate(128.4)], ["8.4", "128"]);
+        assert_eq!([energy(0.42), energy(24.43), energy(18_000.0)], ["0.42 J", "24.4 J", "5.00 Wh"]);
         assert_eq!([bytes(12), bytes(327_155_712), bytes(25_769_803_776)], ["12 B", "312 MiB", "24.0 GiB"]);
     }
 }

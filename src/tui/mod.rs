@@ -42,6 +42,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
+use crate::bill::Books;
 use crate::engine::AnswerSettings;
 use crate::telemetry::device::DeviceSample;
 
@@ -57,6 +58,8 @@ pub type Sample = Box<dyn FnMut() -> DeviceSample + Send>;
 pub struct TuiOptions {
     pub load: Load,
     pub sample: Option<Sample>,
+    /// Measures what answers take and writes it down.
+    pub books: Option<Books>,
     pub answers: AnswerSettings,
     /// The host of the server that the whole chat is over; `None` where the engine is in this process.
     pub server: Option<String>,
@@ -101,5 +104,6 @@ pub fn run(options: TuiOptions) -> Result<Exit, TuiError> {
     require_terminal()?;
     let mut state = state::State::new(options.answers, options.log_file, Instant::now());
     state.server = options.server;
-    Ok(driver::run(state, skin, options.load, options.sample)?)
+    state.prices = options.books.as_ref().and_then(Books::prices).cloned();
+    Ok(driver::run(state, skin, options.load, options.sample, options.books)?)
 }

@@ -3,9 +3,11 @@
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use crate::bill::Bill;
 use crate::engine::{
     AnswerSettings, ChatMessage, ChatRequest, EngineSnapshot, LaneState, LaneStatus, Role, RoutingDecision,
 };
+use crate::ledger::{Prices, Total};
 use crate::telemetry::device::DeviceSample;
 
 use super::answer::Answer;
@@ -63,6 +65,12 @@ pub struct State {
     /// The running answer, or the last one.
     pub answer: Option<Answer>,
     pub device: Option<DeviceSample>,
+    /// What the last answer took; none while one is running.
+    pub bill: Option<Box<Bill>>,
+    /// What the conversation took.
+    pub spent: Total,
+    /// Those in force.
+    pub prices: Option<Prices>,
     pub preview: Preview,
     /// When to look at the engine again.
     pub refresh: Option<Instant>,
@@ -96,6 +104,9 @@ impl State {
             consent,
             answer: None,
             device: None,
+            bill: None,
+            spent: Total::default(),
+            prices: None,
             preview: Preview::default(),
             refresh: None,
             overlay: None,

@@ -7,6 +7,7 @@ use std::time::Instant;
 use crossterm::event::KeyEvent;
 
 use crate::engine::{ChatRequest, LaneId, LaneState};
+use crate::ledger::Total;
 
 use super::answer::Answer;
 use super::command::{self, Typed};
@@ -44,6 +45,7 @@ pub fn update(state: &mut State, event: Event, now: Instant) -> Vec<Effect> {
         | Event::Generation(_)
         | Event::GenerationLost
         | Event::Previewed { .. }
+        | Event::Billed(_)
         | Event::Weighed(_)
         | Event::Device(_) => update_engine::on_event(state, event, now, &mut effects),
     }
@@ -314,6 +316,7 @@ pub fn submit_now(state: &mut State, typed: &str, now: Instant, effects: &mut Ve
     let header = AnswerHeader { model, running: true, ..AnswerHeader::default() };
     let block = state.conversation.add(Kind::Answer(header), "");
     state.answer = Some(Answer::new(block, now));
+    state.bill = None;
     effects.push(Effect::Submit(request));
 }
 
@@ -334,6 +337,7 @@ fn run_command(state: &mut State, now: Instant, effects: &mut Vec<Effect>) {
             state.queue.clear();
             consent::forget(state);
             state.answer = None;
+            (state.bill, state.spent) = (None, Total::default());
             state.overlay = None;
         }
         Typed::Lane(lane) => {

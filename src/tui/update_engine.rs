@@ -57,6 +57,13 @@ pub fn on_event(state: &mut State, event: Event, now: Instant, effects: &mut Vec
                 state.preview.due = Some(now);
             }
         }
+        Event::Billed(bill) => {
+            if let Some(complaint) = &bill.complaint {
+                state.conversation.add(Kind::Notice(Level::Warning), complaint);
+            }
+            state.spent.add(&bill.entry, None);
+            state.bill = Some(bill);
+        }
         Event::Weighed(result) => consent::weighed(state, result, now, effects),
         Event::Device(sample) => state.device = Some(*sample),
         Event::Key(_) | Event::Paste(_) | Event::Resize { .. } | Event::Tick | Event::Signal(_) | Event::InputLost => {}

@@ -5,7 +5,7 @@ use pretty_assertions::assert_eq;
 use proptest::prelude::*;
 
 use super::super::conversation::Block;
-use super::super::fixtures::{Desk, decision, lane_change, ms, snapshot, snapshot_with};
+use super::super::fixtures::{Desk, bill, decision, lane_change, ms, snapshot, snapshot_with};
 use super::super::panels::Panel;
 use super::*;
 use crate::engine::{ContextTrim, FinishReason, GenerationEvent, LaneId, LaneState, Role, RoutingDecision};
@@ -359,6 +359,22 @@ fn a_broken_lane_that_was_asked_for_is_looked_after_while_it_opens() {
     assert!(desk.event(Event::Tick).contains(&Effect::RefreshSnapshot));
 }
 
+/// A ledger that cannot be written is said in the conversation, and the chat goes on.
+#[test]
+fn what_an_answer_took_is_added_up_and_a_complaint_is_shown() {
+    let mut desk = Desk::ready();
+    desk.stream();
+    let mut billed = bill(Some(24.4));
+    billed.complaint = Some("the ledger cannot be written: no space".into());
+    desk.event(Event::Billed(Box::new(billed)));
+    desk.finish(FinishReason::Stop);
+    assert!(texts(&desk).last().unwrap().contains("no space"), "{:?}", texts(&desk));
+    assert!(ending(&desk).is_none());
+    assert_eq!((desk.state.spent.answers, desk.state.spent.tokens_out), (1, 58));
+    assert!(submitted(&desk.send("next")).is_some());
+    assert_eq!((&desk.state.bill, desk.state.spent.answers), (&None, 1));
+}
+
 #[test]
 fn a_question_without_an_answer_says_that_it_is_left_out() {
     let mut desk = Desk::ready();
@@ -385,15 +401,15 @@ fn a_failed_engine_says_why_and_keeps_what_was_typed() {
 fn tab_walks_through_the_panels_that_have_no_room() {
     let mut desk = Desk::ready();
     let mut seen = Vec::new();
-    for _ in 0..6 {
+    for _ in 0..7 {
         desk.key(KeyCode::Tab);
         seen.push(desk.state.overlay);
     }
     let open = |panel| Some(Overlay::Panel(panel));
-    use Panel::{Device, Lane, Latency, Route, Speed};
-    assert_eq!(seen, [open(Lane), open(Speed), open(Latency), open(Route), open(Device), None]);
+    use Panel::{Cost, Device, Lane, Latency, Route, Speed};
+    assert_eq!(seen, [open(Lane), open(Speed), open(Latency), open(Route), open(Device), open(Cost), None]);
     desk.key(KeyCode::BackTab);
-    assert_eq!(desk.state.overlay, open(Device));
+    assert_eq!(desk.state.overlay, open(Cost));
     assert_eq!(desk.key(KeyCode::Esc), []);
     assert_eq!(desk.state.overlay, None);
     desk.event(Event::Resize { columns: 120, rows: 40 });

@@ -7,7 +7,7 @@ use ratatui::buffer::Buffer;
 
 use super::super::event::Event;
 use super::super::fixtures::{
-    ANSWER, Desk, lane_change, ms, outgrown_decision, short_decision, snapshot_with, snapshot_with_server,
+    ANSWER, Desk, bill, lane_change, ms, outgrown_decision, short_decision, snapshot_with, snapshot_with_server,
 };
 use super::super::glyphs;
 use super::super::skin::test_skin;
@@ -248,6 +248,51 @@ fn finished() {
     });
 }
 
+/// Two answers, of which the second was measured; what they cost is worked out in the ledger's tests.
+#[test]
+fn cost() {
+    screens("cost", || {
+        let mut desk = Desk::ready();
+        desk.state.prices = bill(None).entry.prices;
+        for joules in [None, Some(24.4)] {
+            desk.stream();
+            desk.event(Event::Billed(Box::new(bill(joules))));
+            desk.finish(FinishReason::Stop);
+        }
+        desk
+    });
+}
+
+#[test]
+fn the_cost_panel_says_what_is_not_known() {
+    let mut desk = Desk::ready();
+    let lines = |desk: &Desk| {
+        let lines = Panel::Cost.lines(&desk.state, &test_skin(), 46, 0);
+        lines.iter().map(|line| line.to_string().trim_end().to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(lines(&desk), ["answer — no answer yet", "chat   —"]);
+    desk.send("question");
+    desk.route();
+    desk.token("word ");
+    assert_eq!(lines(&desk)[0], "answer  1000 in     1 out  —");
+    let mut unmeasured = bill(None);
+    unmeasured.entry.prices = None;
+    desk.event(Event::Billed(Box::new(unmeasured)));
+    assert_eq!(lines(&desk), ["answer  1000 in    58 out  no readable sensor", "chat    1000 in    58 out  —"]);
+    let mut emulated = bill(Some(24.4));
+    emulated.entry.emulated = true;
+    desk.event(Event::Billed(Box::new(emulated)));
+    assert_eq!(lines(&desk)[0], "answer  1000 in    58 out  24.4 J · emulated");
+    let mut with_idle = bill(Some(24.4));
+    with_idle.entry.energy.idle_watts = None;
+    desk.event(Event::Billed(Box::new(with_idle)));
+    assert_eq!(lines(&desk)[0], "answer  1000 in    58 out  24.4 J with idle");
+    // Two of three answers were measured.
+    assert_eq!(lines(&desk)[1], "chat    3000 in   174 out  48.8 J (2 of 3)");
+    desk.send("/clear");
+    assert_eq!(lines(&desk)[1], "chat   —");
+}
+
 #[test]
 fn failed() {
     screens("failed", || {
@@ -349,7 +394,7 @@ fn no_size_panics() {
 #[test]
 fn panels_fold_as_the_screen_gets_lower() {
     let desk = Desk::ready();
-    let mut before = 5;
+    let mut before = panels::ALL.len();
     for rows in (1..40u16).rev() {
         let area = Rect::new(72, 2, 48, rows);
         let places = panels::arrange(&desk.state, area);

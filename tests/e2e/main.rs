@@ -8,10 +8,11 @@ mod architectures;
 mod bench;
 #[cfg(unix)]
 mod chat;
+#[cfg(unix)]
+mod cost;
 #[path = "../support/json_schema.rs"]
 mod json_schema;
 mod lanes;
-mod load;
 mod numerics;
 #[cfg(unix)]
 #[path = "../support/openai.rs"]
@@ -23,6 +24,9 @@ mod openai;
 mod pty;
 #[cfg(unix)]
 mod remote;
+#[cfg(unix)]
+mod report;
+mod requests;
 mod run;
 #[cfg(unix)]
 mod second;

@@ -40,7 +40,7 @@ fn they_agree_with_what_clients_counted() {
     let mut count = |key: &str, by: f64| *counted.entry(key.to_owned()).or_default() += by;
     let request_key =
         |endpoint: &str, status: u16| format!("ortalk_http_requests_total endpoint={endpoint} status={status}");
-    let mut usage_of = |usage: &Value, answers: f64, count: &mut dyn FnMut(&str, f64)| {
+    let usage_of = |usage: &Value, answers: f64, count: &mut dyn FnMut(&str, f64)| {
         let number = |path: &str| usage.pointer(path).and_then(Value::as_f64).unwrap();
         count("ortalk_tokens_total kind=prompt lane=cpu", answers * number("/prompt_tokens"));
         count("ortalk_tokens_total kind=completion lane=cpu", number("/completion_tokens"));
@@ -109,7 +109,6 @@ fn they_agree_with_what_clients_counted() {
         ("ortalk_queue_length", 0.0),
         ("ortalk_answers_running", 0.0),
         ("ortalk_queue_limit", 64.0),
-        ("ortalk_connections", 1.0),
         ("ortalk_stopping", 0.0),
         ("ortalk_lane_state lane=cpu state=ready", 1.0),
         ("ortalk_lane_state lane=npu state=absent", 1.0),

@@ -33,6 +33,7 @@ pub fn run(scenario: &str) {
         load,
         server: None,
         sample: (scenario != "quiet").then(|| Box::new(sample) as ortalk::tui::Sample),
+        books: None,
         answers: AnswerSettings {
             system: None,
             sampling: Sampling::GREEDY,

@@ -1,6 +1,7 @@
 //! `ortalk bench`: opens one lane after the other, measures each (`crate::bench`), and prints the report as a table, as JSON
 //! or as Markdown; with `--tune` or `--server` it finds the CPU lane's best setting, or loads a server.
 
+pub mod kept;
 mod markdown;
 mod server;
 mod table;
@@ -79,6 +80,7 @@ pub fn run(args: &BenchArgs) -> anyhow::Result<ExitCode> {
         comparison: None,
     };
     report.comparison = old.map(|old| Comparison::between(&old, &report));
+    kept::keep(&prepared.paths, &report);
     print_now(&match (args.json, args.markdown) {
         (true, _) => format!("{}\n", serde_json::to_string_pretty(&report)?),
         (_, true) => markdown::markdown(&report),

@@ -11,7 +11,9 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 
-use self::report::{Device, Library, Missing, Provider, SCHEMA, Server, State, SystemReport, TunedModel};
+pub use self::report::SystemReport;
+use self::report::{Device, Library, Missing, Provider, SCHEMA, Server, State, TunedModel};
+pub use self::text::text;
 use super::lanes;
 use super::run::print_now;
 use super::tuning::Tunings;
@@ -31,10 +33,15 @@ pub fn run(args: &SysArgs) -> anyhow::Result<ExitCode> {
     let paths = Paths::discover()?;
     let settings = Settings::load(&paths.settings_file())?;
     let executable = std::env::current_exe().context("ortalk's own file cannot be found")?;
-    let report = Looker { settings: &settings, paths: &paths, executable: &executable }.look();
-    let text = if args.json { format!("{}\n", serde_json::to_string_pretty(&report)?) } else { text::text(&report) };
+    let report = look(&settings, &paths, &executable);
+    let text = if args.json { format!("{}\n", serde_json::to_string_pretty(&report)?) } else { text(&report) };
     print_now(&text)?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Looks at this machine. `executable` is ortalk's own file.
+pub fn look(settings: &Settings, paths: &Paths, executable: &Path) -> SystemReport {
+    Looker { settings, paths, executable }.look()
 }
 
 struct Looker<'a> {

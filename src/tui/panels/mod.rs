@@ -2,6 +2,7 @@
 //!
 //! Every panel answers one question and is a function from the state to lines; it never draws outside them.
 
+pub mod cost;
 pub mod device;
 pub mod lane;
 pub mod latency;
@@ -25,13 +26,15 @@ pub enum Panel {
     Route,
     /// What does it cost the machine?
     Device,
+    /// What did it take?
+    Cost,
 }
 
 /// From the top down.
-pub const ALL: [Panel; 5] = [Panel::Lane, Panel::Speed, Panel::Latency, Panel::Route, Panel::Device];
+pub const ALL: [Panel; 6] = [Panel::Lane, Panel::Speed, Panel::Latency, Panel::Route, Panel::Device, Panel::Cost];
 
 /// What folds away first when the screen is low.
-const FOLD: [Panel; 4] = [Panel::Device, Panel::Route, Panel::Latency, Panel::Speed];
+const FOLD: [Panel; 5] = [Panel::Cost, Panel::Device, Panel::Route, Panel::Latency, Panel::Speed];
 
 /// Rows of the latency chart that are worth a panel, and those beyond which it grows no more.
 const CHART_ROWS: (usize, usize) = (2, 7);
@@ -44,6 +47,7 @@ impl Panel {
             Self::Latency => "token latency, ms",
             Self::Route => "route",
             Self::Device => "device",
+            Self::Cost => "cost",
         }
     }
 
@@ -55,6 +59,7 @@ impl Panel {
             Self::Latency => latency::lines(state, skin, columns, chart_rows),
             Self::Route => route::lines(state, skin, columns),
             Self::Device => device::lines(state, skin, columns),
+            Self::Cost => cost::lines(state, skin, columns),
         };
         lines.into_iter().map(|line| skin.fit(line, columns)).collect()
     }
@@ -77,6 +82,7 @@ fn wanted(panel: Panel, state: &State) -> usize {
         Panel::Latency => CHART_ROWS.0 + 1,
         Panel::Route => route::rows(state),
         Panel::Device => 6,
+        Panel::Cost => cost::rows(state),
     }
 }
 
