@@ -183,13 +183,8 @@ impl Driver {
         match event {
             Some(event) => {
                 self.tab.iter_mut().for_each(|tab| tab.note(&event));
-                if let GenerationEvent::Finished(finished) = &event {
+                if matches!(event, GenerationEvent::Finished(_)) {
                     self.stream = None;
-                    let snapshot = self.state.snapshot();
-                    let cost = finished.usage.remote.and_then(|usage| snapshot?.remote_cost(usage));
-                    if let (Some(tab), Some(cost)) = (&mut self.tab, cost) {
-                        tab.charge(cost);
-                    }
                     // Its end may start the next answer.
                     self.bill()?;
                 }
