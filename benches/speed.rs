@@ -1,4 +1,4 @@
-//! Speed and memory as ratios within one run: the engine against the bare decoder, a second turn against a cold prompt,
+//! Speed and memory as ratios within one run: the engine against the bare decoder, answers in a form against free ones, a second turn against a cold prompt,
 //! start and memory against their limits, and the decoder against a peer on the same graph.
 //!
 //! `cargo bench --bench speed`. With `ORTALK_BENCH_PYTHON` set to a Python that has onnxruntime and numpy, the peer is
@@ -17,12 +17,13 @@ use ortalk::commands::session;
 use ortalk::config::Settings;
 use ortalk::decoder::{Decoder, DecoderOptions, PlainDecoder};
 use ortalk::engine::{
-    ChatMessage, ChatRequest, ChosenBy, CpuSetting, Engine, EngineOptions, Finished, GenerationEvent, Policy, Role,
-    cpu_lane,
+    AnswerFormat, ChatMessage, ChatRequest, ChosenBy, CpuSetting, Engine, EngineOptions, Finished, GenerationEvent,
+    Policy, Role, Tool, cpu_lane,
 };
 use ortalk::model::ModelFolder;
 use ortalk::onnx_runtime::{CpuSessionOptions, OnnxRuntime};
 use ortalk::paths::Paths;
+use serde_json::json;
 
 const THREADS: usize = 2;
 /// Many short turns: a disturbance then hits both sides alike.
@@ -133,6 +134,30 @@ fn engine_against_decoder(runtime: &OnnxRuntime, folder: &ModelFolder) {
         ours / theirs
     );
 
+    // Answers that must keep to a form, each of as many tokens: what a form costs is a mask of the vocabulary a token.
+    let string = json!({"type": "object", "properties": {"story": {"type": "string", "minLength": 4000}},
+                        "required": ["story"]});
+    let story = Tool { name: "story".into(), description: None, parameters: Some(string.clone()) };
+    let formed = |format: AnswerFormat, tools: &[Tool]| {
+        let tools = tools.to_vec();
+        let request = ChatRequest { format, tools, max_tokens: DECODED + 1, ..ChatRequest::new(short.clone()) };
+        follow(&engine, request).1.timings.decode_tokens_per_second().unwrap()
+    };
+    println!("\nan answer's form against free text                     formed      free     ratio");
+    for (name, format, tools) in [
+        ("a string by a schema, tokens/s", AnswerFormat::JsonSchema(string), vec![]),
+        ("free text that may call tools, tokens/s", AnswerFormat::Text, vec![story]),
+    ] {
+        let (mut with, mut without) = (Vec::new(), Vec::new());
+        formed(format.clone(), &tools);
+        for _ in 0..ROUNDS {
+            without.push(formed(AnswerFormat::Text, &[]));
+            with.push(formed(format.clone(), &tools));
+        }
+        let (with, without) = (median(with), median(without));
+        println!("  {name:<40} {with:>10.1} {without:>9.1} {:>9.3}", with / without);
+    }
+
     // A long conversation: the first prompt is all new, the second turn adds a question to it.
     let (mut cold, mut second) = (Vec::new(), Vec::new());
     for round in 0..3 {
@@ -159,7 +184,10 @@ fn engine_against_decoder(runtime: &OnnxRuntime, folder: &ModelFolder) {
 }
 
 fn answer(engine: &Engine, messages: Vec<ChatMessage>, max_tokens: usize) -> (String, Finished) {
-    let request = ChatRequest { max_tokens, policy: Policy::Auto, ..ChatRequest::new(messages) };
+    follow(engine, ChatRequest { max_tokens, policy: Policy::Auto, ..ChatRequest::new(messages) })
+}
+
+fn follow(engine: &Engine, request: ChatRequest) -> (String, Finished) {
     let mut events = engine.submit(request);
     let mut text = String::new();
     loop {

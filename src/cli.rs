@@ -48,6 +48,7 @@ Examples:
   ortalk run \"What is the capital of France?\"
   ortalk run \"Summarize in one sentence:\" < notes.txt
   ortalk run --json --temperature 0 \"Name three rivers.\"
+  ortalk run --schema person.json \"Invent a person.\"
   ortalk run --emulate-npu --lane npu -n 8 \"What is the capital of France?\"";
 
 const SERVE_EXAMPLES: &str = "\
@@ -249,6 +250,12 @@ pub struct RunArgs {
     /// Print one JSON object: the answer, its timings, and where it was computed and why.
     #[arg(long)]
     pub json: bool,
+    /// Answer with a JSON object.
+    #[arg(long, conflicts_with = "schema")]
+    pub json_object: bool,
+    /// Answer with JSON that is valid by the JSON Schema in this file.
+    #[arg(long, value_name = "FILE")]
+    pub schema: Option<PathBuf>,
     /// End the answer where this text would come; may be given several times.
     #[arg(long, value_name = "TEXT")]
     pub stop: Vec<String>,

@@ -1,6 +1,7 @@
 //! `ortalk run`: answers one prompt on standard output, as text while it comes or as one JSON object at the end.
 
 use std::io::{IsTerminal, Read, Write};
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -14,8 +15,8 @@ use super::session;
 use crate::bill::Tab;
 use crate::cli::RunArgs;
 use crate::engine::{
-    ChatMessage, ChatRequest, EngineSnapshot, FinishReason, Finished, GenerationEvent, GenerationStream, LaneChange,
-    LaneId, LaneState, RemoteUsage, Role, RoutingDecision, Usage,
+    AnswerFormat, ChatMessage, ChatRequest, EngineSnapshot, FinishReason, Finished, GenerationEvent, GenerationStream,
+    LaneChange, LaneId, LaneState, RemoteUsage, Role, RoutingDecision, Usage,
 };
 
 /// For so long at the most the power without an answer is looked at, where there is a sensor.
@@ -23,6 +24,7 @@ const IDLE_LOOK: Duration = Duration::from_millis(800);
 
 pub fn run(args: RunArgs) -> anyhow::Result<ExitCode> {
     let prompt = prompt(args.prompt.as_deref())?;
+    let format = format(args.json_object, args.schema.as_deref())?;
     let lane = args.chat.lane;
     let prepared = session::prepare(&args.chat, AfterFetch::Exit)?;
     let engine = prepared.load(lane)?;
@@ -43,7 +45,8 @@ pub fn run(args: RunArgs) -> anyhow::Result<ExitCode> {
         eprintln!("ortalk: {objection}");
     }
     let turn = ChatMessage::new(Role::User, prompt);
-    let request = ChatRequest { stop: args.stop, ..prepared.answers.request([turn]) };
+    let request = ChatRequest { stop: args.stop, format, ..prepared.answers.request([turn]) };
+    engine.check(&request)?;
     let mut display = Display::new(args.json);
     let books = prepared.books("run");
     books.observe(&engine.snapshot().lanes);
@@ -74,6 +77,16 @@ pub fn run(args: RunArgs) -> anyhow::Result<ExitCode> {
         eprintln!("ortalk: the answer was cut after {completion_tokens} tokens ({why}){thinking}");
     }
     Ok(ExitCode::SUCCESS)
+}
+
+fn format(json_object: bool, schema: Option<&Path>) -> anyhow::Result<AnswerFormat> {
+    let Some(path) = schema else {
+        return Ok(if json_object { AnswerFormat::JsonObject } else { AnswerFormat::Text });
+    };
+    let shown = path.display();
+    let text = std::fs::read(path).with_context(|| format!("the JSON Schema '{shown}' cannot be read"))?;
+    let schema = serde_json::from_slice(&text).with_context(|| format!("the JSON Schema '{shown}' is no JSON"))?;
+    Ok(AnswerFormat::JsonSchema(schema))
 }
 
 /// What a server did of the answer, and what it takes for that.

@@ -5,6 +5,7 @@
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use llguidance::api::{ParserLimits, TopLevelGrammar};
+use llguidance::earley::SlicedBiasComputer;
 use llguidance::toktrie::{ApproximateTokEnv, InferenceCapabilities, SimpleVob, TokEnv, TokRxInfo, TokTrie};
 use llguidance::{Matcher, ParserFactory, TokenParser};
 
@@ -43,13 +44,16 @@ impl Grammars {
     }
 
     fn parser(&self, lark: &str) -> Result<TokenParser, String> {
-        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        let (text, parser) = match kept.iter().position(|(text, _)| text == lark) {
-            Some(index) => kept.remove(index),
-            None => (lark.to_owned(), self.compile(lark)?),
+        let kept = || self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let found = {
+            let mut kept = kept();
+            kept.iter().position(|(text, _)| text == lark).map(|index| kept.remove(index).1)
         };
+        // Others are not kept waiting.
+        let parser = found.map_or_else(|| self.compile(lark), Ok)?;
         let copy = parser.deep_clone();
-        kept.push((text, parser));
+        let mut kept = kept();
+        kept.push((lark.to_owned(), parser));
         if kept.len() > KEPT {
             kept.remove(0);
         }
@@ -59,7 +63,11 @@ impl Grammars {
     fn compile(&self, lark: &str) -> Result<TokenParser, String> {
         let factory = self.factory.get_or_init(|| factory(&self.folder)).as_ref().map_err(String::clone)?;
         let parser = factory.create_parser(TopLevelGrammar::from_lark(lark.to_owned()));
-        parser.map_err(|error| format!("{error:#}"))
+        let parser = parser.map_err(|error| format!("{error:#}"))?;
+        match Matcher::new(Ok(parser.deep_clone())).compute_mask_or_eos() {
+            Ok(_) => Ok(parser),
+            Err(_) => Err("no JSON of a finite length is valid by it".to_owned()),
+        }
     }
 
     /// Which of a grammar's schemas cannot be followed, and why.
@@ -77,16 +85,12 @@ impl Grammars {
 
 fn factory(folder: &ModelFolder) -> Result<ParserFactory, String> {
     let capabilities = InferenceCapabilities::default();
-    let mut factory = ParserFactory::new(&vocabulary(folder), capabilities, &llguidance_slices())
+    // The tokens of text that is often free are looked up once.
+    let mut factory = ParserFactory::new(&vocabulary(folder), capabilities, &SlicedBiasComputer::general_slices())
         .map_err(|error| format!("the model's vocabulary cannot be used: {error:#}"))?;
     factory.quiet();
     *factory.limits_mut() = ParserLimits { verbose_errors: false, ..ParserLimits::default() };
     Ok(factory)
-}
-
-/// Pieces of text that are often free, whose tokens are looked up once.
-fn llguidance_slices() -> Vec<String> {
-    llguidance::earley::SlicedBiasComputer::general_slices()
 }
 
 /// What each token stands for. Special tokens are apart from text, except for the markers that are read as text.
@@ -115,13 +119,19 @@ fn vocabulary(folder: &ModelFolder) -> TokEnv {
 
 /// What llguidance says of a schema.
 fn in_our_words(reason: &str) -> String {
-    let first = reason.lines().next().unwrap_or(reason);
+    let reason = reason.split_once("failed to compile JSON schema: ").map_or(reason, |(_, reason)| reason);
+    // What follows is the grammar, line by line.
+    let reason = reason.split_once("\n   1 | ").map_or(reason, |(reason, _)| reason);
+    let first = reason.split_whitespace().collect::<Vec<_>>().join(" ");
+    if let Some((_, reference)) = first.split_once("without 'referencing' feature; ref ") {
+        return format!("$ref {reference} is not within the schema");
+    }
     if first.contains("oneOf constraints are not supported") {
         return "'oneOf' is supported only where its schemas exclude each other; use 'anyOf'".to_owned();
     }
     match first.split_once("Unimplemented keys: ") {
         Some((_, keys)) => format!("the keywords {keys} are not supported"),
-        None => first.to_owned(),
+        None => first,
     }
 }
 

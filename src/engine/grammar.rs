@@ -43,6 +43,9 @@ pub struct Grammar {
 /// would write nothing else.
 const WHITE_SPACE: &str = r" |\r?\n[ \t]{0,32}";
 
+/// A grammar takes time by the square of an object's optional properties: of so many, about a second.
+const MOST_PROPERTIES: usize = 1000;
+
 /// `None` where any text will do.
 pub fn grammar(request: &ChatRequest, habits: Habits) -> Result<Option<Grammar>, InvalidRequest> {
     let tools = callable(request)?;
@@ -58,7 +61,7 @@ pub fn grammar(request: &ChatRequest, habits: Habits) -> Result<Option<Grammar>,
         AnswerFormat::JsonObject => Some(json!({"type": "object"})),
         AnswerFormat::JsonSchema(schema) => Some(schema.clone()),
     };
-    let json = json.map(|schema| rules.json("response_format", "response_format".to_owned(), schema)).transpose()?;
+    let json = json.map(|schema| rules.json("response_format", "the answer".to_owned(), schema)).transpose()?;
     let answer = match (calls, json) {
         (None, None) => return Ok(None),
         (None, Some(json)) => json,
@@ -134,6 +137,11 @@ impl Rules {
         if fields.insert("x-guidance".to_owned(), options).is_some() {
             return Err(wrong("has 'x-guidance', which is no keyword of JSON Schema"));
         }
+        if let Some(number) = most_properties(&schema).filter(|number| *number > MOST_PROPERTIES) {
+            return Err(wrong(&format!(
+                "has an object of {number} properties; at most {MOST_PROPERTIES} can be followed"
+            )));
+        }
         let rule = format!("json_{}", self.schemas.len());
         self.add(format!("{rule}: %json {schema}"));
         self.schemas.push((parameter, what, schema));
@@ -201,6 +209,18 @@ fn several(request: &ChatRequest, style: CallStyle) -> bool {
     let one =
         matches!(request.tool_choice, ToolChoice::Named(_)) || matches!(style, CallStyle::Llama | CallStyle::Plain);
     request.parallel_tool_calls && !one
+}
+
+/// Of the object that has the most.
+fn most_properties(schema: &Json) -> Option<usize> {
+    match schema {
+        Json::Object(fields) => {
+            let own = fields.get("properties").and_then(Json::as_object).map(serde_json::Map::len);
+            fields.values().filter_map(most_properties).chain(own).max()
+        }
+        Json::Array(items) => items.iter().filter_map(most_properties).max(),
+        _ => None,
+    }
 }
 
 /// The schema of a tool's arguments, which are an object.

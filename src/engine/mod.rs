@@ -7,6 +7,7 @@
 
 mod constraint;
 mod cpu_lane;
+mod described_tools;
 mod dispatch;
 mod event;
 mod generate;

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 
 use serde_json::{Value as Json, json};
 
+use super::described_tools::described;
 use super::event::ContextTrim;
 use super::request::{ChatMessage, ChatRequest, RawPrompt, Role};
 use super::tools::{Tool, ToolCall, ToolChoice};
@@ -62,9 +63,13 @@ pub fn tokenize(
     if messages.is_empty() {
         return Err(PromptError::NoMessage);
     }
+    let (messages, tools) = match folder.tools.in_template {
+        true => (for_template(messages), options.tools),
+        false => (for_template(&described(messages, options.tools)), [].as_slice()),
+    };
     let inputs = TemplateInputs {
-        messages: for_template(messages),
-        tools: (!options.tools.is_empty()).then(|| options.tools.iter().map(Tool::for_template).collect()),
+        messages,
+        tools: (!tools.is_empty()).then(|| tools.iter().map(Tool::for_template).collect()),
         thinking: options.thinking,
         add_generation_prompt: !options.continue_last,
         continue_last: options.continue_last,

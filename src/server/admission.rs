@@ -42,6 +42,11 @@ impl Admission {
     /// Takes places for `count` answers, or says when to come again. `answer_time` is what an answer is predicted to take,
     /// for the time before any has ended.
     pub fn enter(self: &Arc<Self>, count: usize, answer_time: Option<Duration>) -> Result<Places, ApiError> {
+        if count > self.limit {
+            let message =
+                format!("{count} answers are asked for at once; this server makes {} at the most", self.limit);
+            return Err(ApiError::param("n", "invalid_value", message));
+        }
         let mut state = self.lock();
         if state.taken + count > self.limit {
             let missing = state.taken + count - self.limit;
@@ -118,7 +123,9 @@ mod tests {
         drop(one);
         drop(two);
         assert_eq!(admission.lock().taken, 0);
-        assert!(admission.enter(4, None).is_err());
+        // No waiting would help.
+        let refused = admission.enter(4, None).err().unwrap();
+        assert_eq!((refused.status.as_u16(), refused.param.as_deref()), (400, Some("n")));
     }
 
     #[test]

@@ -16,7 +16,7 @@ use super::log::Log;
 use super::metrics::Observer;
 use crate::engine::{
     ChatRequest, CompletionRequest, EXPECTED_ANSWER, EngineSnapshot, FinishReason, GenerationEvent, GenerationStream,
-    LaneState, RoutingDecision, TokenLogprobs, ToolCall, ToolCallDelta, Usage,
+    LaneId, LaneState, RoutingDecision, TokenLogprobs, ToolCall, ToolCallDelta, Usage,
 };
 
 /// What the engine is asked.
@@ -54,6 +54,8 @@ struct Answer {
     events: Option<GenerationStream>,
     observer: Observer,
     submitted: Instant,
+    /// Of the last token.
+    lane: Option<LaneId>,
 }
 
 impl Answers {
@@ -73,7 +75,7 @@ impl Answers {
                 Ask::Chat(request) => app.engine.submit(request),
                 Ask::Complete(request) => app.engine.complete(request),
             };
-            Answer { events: Some(events), observer: app.metrics.answer(submitted, tab), submitted }
+            Answer { events: Some(events), observer: app.metrics.answer(submitted, tab), submitted, lane: None }
         };
         let mut answers = Self {
             answers: asks.into_iter().map(submit).collect(),
@@ -130,10 +132,13 @@ impl Answers {
         };
         let answer = &mut self.answers[index];
         answer.observer.take(&event);
+        if let GenerationEvent::Token(token) = &event {
+            answer.lane = Some(token.lane);
+        }
         if let GenerationEvent::Finished(finished) = &event {
             answer.events = None;
             self.places.leave();
-            self.log.answer(finished, answer.submitted.elapsed());
+            self.log.answer(answer.lane, finished, answer.submitted.elapsed());
             match &finished.reason {
                 FinishReason::Error(message) => return Err(ApiError::server(message.as_str())),
                 FinishReason::Cancelled => return Err(ApiError::stopping()),

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use chrono::{SecondsFormat, Utc};
 
-use crate::engine::Finished;
+use crate::engine::{Finished, LaneId};
 
 /// Lines that may wait.
 const WAITING: usize = 256;
@@ -44,11 +44,13 @@ impl Log {
         self.line(|| format!("{method} {endpoint} {status} {:.3} s", took.as_secs_f64()));
     }
 
-    pub fn answer(&self, finished: &Finished, took: Duration) {
+    /// `lane` is where it ended; `None` where it never began.
+    pub fn answer(&self, lane: Option<LaneId>, finished: &Finished, took: Duration) {
         let usage = finished.usage;
+        let lane = lane.map(|lane| format!(" on {lane}")).unwrap_or_default();
         self.line(|| {
             format!(
-                "answer {}: {} prompt tokens ({} cached), {} tokens, {:.3} s",
+                "answer {}{lane}: {} prompt tokens ({} cached), {} tokens, {:.3} s",
                 finished.reason.name(),
                 usage.prompt_tokens,
                 usage.reused_tokens,

@@ -151,6 +151,12 @@ fn lanes(page: &mut Page, engine: &EngineSnapshot) {
         ];
         page.sample("ortalk_lane_info", &labels, 1.0);
     }
+    page.gauge("ortalk_lane_answers", "Answers that a lane works on, and those that wait for it.");
+    for lane in &engine.lanes {
+        for (state, answers) in [("running", lane.running), ("waiting", lane.waiting)] {
+            page.sample("ortalk_lane_answers", &[("lane", lane.id.name()), ("state", state)], answers as f64);
+        }
+    }
     page.gauge("ortalk_lane_tokens_per_second", "What a lane's last answers measured.");
     for lane in &engine.lanes {
         for (kind, rate) in [("prefill", lane.measured.prefill), ("decode", lane.measured.decode)] {

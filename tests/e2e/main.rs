@@ -13,7 +13,6 @@ mod cost;
 #[path = "../support/json_schema.rs"]
 mod json_schema;
 mod lanes;
-mod load;
 mod numerics;
 #[cfg(unix)]
 #[path = "../support/openai.rs"]
@@ -27,6 +26,7 @@ mod pty;
 mod remote;
 #[cfg(unix)]
 mod report;
+mod requests;
 mod run;
 #[cfg(unix)]
 mod second;

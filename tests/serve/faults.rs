@@ -259,10 +259,12 @@ fn what_is_too_much_is_refused_with_the_time_to_come_again() {
     assert_eq!((reply.status, code.as_deref()), (429, Some("queue_full")), "{message}");
     let seconds: u64 = reply.header("retry-after").unwrap().parse().unwrap();
     assert!((1..=120).contains(&seconds) && message.contains(&format!("{seconds} s")), "{message}");
-    // All of them or none.
-    let mut three = capital();
-    three["n"] = 3.into();
-    assert_eq!(post(server.address, CHAT, &three).status, 429);
+    // All of them or none; more than there can be would wait for ever.
+    for (count, status) in [(2, 429), (3, 400)] {
+        let mut several = capital();
+        several["n"] = count.into();
+        assert_eq!(post(server.address, CHAT, &several).status, status);
+    }
     // What is no answer is not refused.
     assert_eq!(get(server.address, "/v1/models").status, 200);
     drop(running);

@@ -109,7 +109,6 @@ fn they_agree_with_what_clients_counted() {
         ("ortalk_queue_length", 0.0),
         ("ortalk_answers_running", 0.0),
         ("ortalk_queue_limit", 64.0),
-        ("ortalk_connections", 1.0),
         ("ortalk_stopping", 0.0),
         ("ortalk_lane_state lane=cpu state=ready", 1.0),
         ("ortalk_lane_state lane=npu state=absent", 1.0),

@@ -109,7 +109,8 @@ fn nothing_of_a_request_is_printed() {
         std::thread::sleep(std::time::Duration::from_millis(10));
     }
     let printed = printed();
-    for line in ["POST /v1/chat/completions 200", "answer length: ", "GET other 404", "GET /v1/models/{id} 404"] {
+    for line in ["POST /v1/chat/completions 200", "answer length on cpu: ", "GET other 404", "GET /v1/models/{id} 404"]
+    {
         assert!(printed.contains(line), "{printed}");
     }
     for secret in secrets {

@@ -31,6 +31,7 @@ pub fn run(scenario: &str) {
     });
     let options = TuiOptions {
         load,
+        server: None,
         sample: (scenario != "quiet").then(|| Box::new(sample) as ortalk::tui::Sample),
         books: None,
         answers: AnswerSettings {
@@ -136,11 +137,12 @@ impl Backend for Scripted {
         let fits = needed_tokens <= CONTEXT.0 && self.broken().is_none() && self.scenario == "lanes";
         let lane = request.lane.unwrap_or(if fits { LaneId::Npu } else { LaneId::Cpu });
         let (other, reason) = match (lane, request.lane, self.broken()) {
-            // There is no server here.
-            (LaneId::Npu | LaneId::Remote, ..) => (LaneId::Cpu, "npu comes first".to_string()),
-            (LaneId::Cpu, Some(_), _) => (LaneId::Npu, "you asked for cpu".to_string()),
-            (LaneId::Cpu, None, Some(fault)) => (LaneId::Npu, format!("failed: {fault}")),
-            (LaneId::Cpu, None, None) => (LaneId::Npu, format!("{needed_tokens} tokens, context of {}", CONTEXT.0)),
+            (LaneId::Npu, ..) => (LaneId::Cpu, "npu comes first".to_string()),
+            (LaneId::Cpu | LaneId::Remote, Some(_), _) => (LaneId::Npu, "you asked for cpu".to_string()),
+            (LaneId::Cpu | LaneId::Remote, None, Some(fault)) => (LaneId::Npu, format!("failed: {fault}")),
+            (LaneId::Cpu | LaneId::Remote, None, None) => {
+                (LaneId::Npu, format!("{needed_tokens} tokens, context of {}", CONTEXT.0))
+            }
         };
         let npu = lane == LaneId::Npu;
         Ok(RoutingDecision {

@@ -141,6 +141,31 @@ fn tokens_are_those_of_the_vocabulary_s_own_library() {
     }
 }
 
+/// What each token stands for, put together, is the text again.
+#[test]
+fn the_bytes_of_a_text_s_tokens_are_the_text() {
+    let fixtures = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/texts");
+    let reference: Value = serde_json::from_slice(&std::fs::read(fixtures.join("texts.json")).unwrap()).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    for (name, reference) in reference.as_object().unwrap() {
+        let bytes = std::fs::read(fixtures.join(format!("{name}.gguf"))).unwrap();
+        let gguf = Gguf::parse(&bytes).unwrap();
+        let path = folder.path().join("tokenizer.json");
+        std::fs::write(&path, Vocabulary::read(&gguf, 2000).unwrap().tokenizer_json().to_string()).unwrap();
+        let tokenizer = crate::model::Tokenizer::open(&path).unwrap();
+        assert_eq!(tokenizer.bytes(tokenizer.size() as u32), b"", "{name}");
+        for text in reference["texts"].as_array().unwrap() {
+            let text = text.as_str().unwrap();
+            let ids = tokenizer.encode(text).unwrap();
+            let bytes: Vec<u8> = ids.iter().flat_map(|id| tokenizer.bytes(*id)).collect();
+            // SentencePiece puts a space before a text, and reads its own stand-in for one as a space.
+            let expected = text.replace('\u{2581}', " ");
+            let bytes = String::from_utf8(bytes).unwrap().replace('\u{2581}', " ");
+            assert!(bytes == expected || bytes.strip_prefix(' ') == Some(&expected), "{name}: {bytes:?} {expected:?}");
+        }
+    }
+}
+
 #[test]
 fn a_space_that_sentencepiece_put_before_a_text_is_taken_away_again() {
     let bytes = std::fs::read(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/texts/sentencepiece.gguf")).unwrap();

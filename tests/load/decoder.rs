@@ -1,9 +1,10 @@
-//! Several conversations at once on the CPU lane: what each gets is what it would get alone.
+//! Several sequences in one decoder.
 
 use ortalk::decoder::{Decoder, DecoderOptions, PlainDecoder};
 use ortalk::model::ModelFolder;
 use ortalk::onnx_runtime::CpuSessionOptions;
 
+use crate::alone as one_at_a_time;
 use crate::support::{model, runtime};
 
 fn decoder(context: usize, room: usize) -> PlainDecoder {
@@ -37,6 +38,7 @@ fn alone(decoder: &mut PlainDecoder, prompt: &[u32], tokens: usize) -> Vec<Vec<f
 #[test]
 fn sequences_in_one_pass_get_the_logits_that_each_gets_alone() {
     const TOKENS: usize = 12;
+    let _alone = one_at_a_time();
     let lengths = [40, 3, 130, 1020, 64, 2, 300];
     let mut single = decoder(2048, 0);
     let expected: Vec<_> =
@@ -71,6 +73,7 @@ fn sequences_in_one_pass_get_the_logits_that_each_gets_alone() {
 
 #[test]
 fn a_copied_prefix_goes_on_as_the_one_that_it_was_copied_from() {
+    let _alone = one_at_a_time();
     let mut decoder = decoder(1024, 4096);
     let expected = alone(&mut decoder, &prompt(0, 200), 3);
     decoder.select(3);
