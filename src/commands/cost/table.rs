@@ -98,12 +98,17 @@ fn notes(text: &mut String, costs: &Costs, settings: &Path, ledger: &Path) {
     let mut note = |line: String| {
         let _ = writeln!(text, "{line}");
     };
-    if total.answers > 0 {
-        note(format!("A number in brackets says of how many answers a sum is, where not of all {}.", total.answers));
-        note("Energy is above what the machine uses anyway. The difference is the cloud's bill less what was".into());
+    if total.measured_answers > 0 {
         note(
-            "spent here, over answers of which both are known; the cloud bills prompts in full, reused or not.".into(),
+            "Energy is above what the machine uses anyway. A number in brackets says of how many answers a sum is."
+                .into(),
         );
+    }
+    if !total.money.is_empty() {
+        note(
+            "The difference is the cloud's bill less what was spent here, over answers of which both are known;".into(),
+        );
+        note("the cloud bills prompts in full, whether or not a cache here had them.".into());
     }
     for (reason, answers) in &costs.unmeasured {
         note(format!("The energy of {} was not measured: {reason}.", plural(*answers)));
@@ -113,7 +118,7 @@ fn notes(text: &mut String, costs: &Costs, settings: &Path, ledger: &Path) {
         note(format!("The energy of {answers} has idle power in it: no idle time was seen beside them."));
     }
     if total.answers_at_todays_prices > 0 {
-        note(format!("{} had no prices set and count at today's.", plural(total.answers_at_todays_prices)));
+        note(format!("{} had no prices set, reckoned at today's.", plural(total.answers_at_todays_prices)));
     }
     if costs.today.is_none() {
         note(format!("No prices are set. In '{}':", settings.display()));
@@ -122,10 +127,10 @@ fn notes(text: &mut String, costs: &Costs, settings: &Path, ledger: &Path) {
     }
     let left_out = costs.left_out;
     if left_out.damaged > 0 {
-        note(format!("{} of '{}' are damaged and left out.", lines(left_out.damaged), ledger.display()));
+        note(format!("Left out: {}, damaged, of '{}'.", lines(left_out.damaged), ledger.display()));
     }
     if left_out.newer > 0 {
-        note(format!("{} of '{}' are of a newer ortalk and left out.", lines(left_out.newer), ledger.display()));
+        note(format!("Left out: {}, by a newer ortalk, of '{}'.", lines(left_out.newer), ledger.display()));
     }
 }
 
