@@ -19,6 +19,7 @@ pub fn run(args: &ChatArgs) -> anyhow::Result<ExitCode> {
     let paths = prepared.paths.clone();
     let exit = tui::run(TuiOptions {
         answers: prepared.answers.clone(),
+        server: None,
         theme: prepared.settings.theme.clone(),
         log_file: prepared.paths.log_file(),
         books: Some(prepared.books("chat")),

@@ -255,13 +255,15 @@ impl Lanes {
         let lanes = self.lock();
         let can = |lane: &LaneStatus| {
             lane.id != from
-                && lane.state == LaneState::Ready
                 && lane.context_limit >= needed
                 && (self.emulation || !lane.emulated)
                 && remote.objection(lane).is_none()
                 && !is_only_named(lane)
         };
-        lanes.iter().map(|lane| &lane.status).find(|lane| can(lane)).cloned()
+        let usable = || lanes.iter().map(|lane| &lane.status).filter(|lane| can(lane));
+        let ready = usable().find(|lane| lane.state == LaneState::Ready);
+        // One that loads is waited for where there is no other.
+        ready.or_else(|| usable().find(|lane| matches!(lane.state, LaneState::Loading { .. }))).cloned()
     }
 
     fn limit(&self, id: LaneId) -> usize {

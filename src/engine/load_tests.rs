@@ -1,6 +1,6 @@
 //! Several answers at once on one lane: who gets what when, and that each is what it would be alone.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use pretty_assertions::assert_eq;
@@ -9,14 +9,13 @@ use tokio::sync::mpsc::UnboundedReceiver;
 
 use super::generate::{Ended, LaneDecoder, Outcome};
 use super::job::Job;
-use super::testing::{Fault, SequenceDecoder, SlotDecoder, byte_model, job};
+use super::testing::{Fault, Passes, SequenceDecoder, SlotDecoder, byte_model, job};
 use super::*;
 use crate::decoder::Decoder;
 
 /// Longer than any answer here.
 const CONTEXT: usize = 4000;
 
-type Passes = Arc<Mutex<Vec<Vec<(usize, usize)>>>>;
 type Events = UnboundedReceiver<GenerationEvent>;
 
 fn folder() -> ModelFolder {

@@ -251,6 +251,9 @@ impl Decoder for SequenceDecoder {
     }
 }
 
+/// Of each pass so far, slots and how many tokens each was given.
+pub type Passes = Arc<Mutex<Vec<Vec<(usize, usize)>>>>;
+
 /// Gives each of its slots a next token as `SequenceDecoder` does, and remembers what it was asked for.
 pub struct SlotDecoder {
     /// Tokens that it has memory for, in rows of the longest sequence's length.
@@ -258,7 +261,7 @@ pub struct SlotDecoder {
     context: usize,
     slots: Vec<SequenceDecoder>,
     selected: usize,
-    passes: Arc<Mutex<Vec<Vec<(usize, usize)>>>>,
+    passes: Passes,
     logits: Vec<f32>,
 }
 
@@ -274,8 +277,7 @@ impl SlotDecoder {
         self
     }
 
-    /// Of each pass so far, slots and how many tokens each was given.
-    pub fn passes(&self) -> Arc<Mutex<Vec<Vec<(usize, usize)>>>> {
+    pub fn passes(&self) -> Passes {
         self.passes.clone()
     }
 

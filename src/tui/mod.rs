@@ -61,6 +61,8 @@ pub struct TuiOptions {
     /// Measures what answers take and writes it down.
     pub books: Option<Books>,
     pub answers: AnswerSettings,
+    /// The host of the server that the whole chat is over; `None` where the engine is in this process.
+    pub server: Option<String>,
     /// The name of a theme; without one, the environment decides.
     pub theme: Option<String>,
     /// Where standard output and error go while the screen is open.
@@ -101,6 +103,7 @@ pub fn run(options: TuiOptions) -> Result<Exit, TuiError> {
     };
     require_terminal()?;
     let mut state = state::State::new(options.answers, options.log_file, Instant::now());
+    state.server = options.server;
     state.prices = options.books.as_ref().and_then(Books::prices).cloned();
     Ok(driver::run(state, skin, options.load, options.sample, options.books)?)
 }

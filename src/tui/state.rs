@@ -52,6 +52,8 @@ pub struct State {
     pub engine: EngineState,
     pub settings: AnswerSettings,
     pub log_file: PathBuf,
+    /// The host of the server that the whole chat is over.
+    pub server: Option<String>,
     pub columns: u16,
     pub rows: u16,
     pub conversation: Conversation,
@@ -92,6 +94,7 @@ impl State {
             engine: EngineState::Loading { since: now },
             settings,
             log_file,
+            server: None,
             columns: 80,
             rows: 24,
             conversation: Conversation::default(),

@@ -4,7 +4,7 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::text::{Line, Span};
 
-use crate::engine::EngineSnapshot;
+use crate::engine::{EngineSnapshot, LaneState, Privacy};
 
 use super::answer::Phase;
 use super::conversation::{AnswerHeader, Kind, Level, Row};
@@ -153,9 +153,24 @@ fn opening(state: &State, skin: &Skin, seconds_loading: u64, columns: usize, wid
                 lines.extend(panels::lane::lines(state, skin, room).into_iter().map(|line| skin.fit(line, room)));
                 lines.push(blank());
             }
-            lines.push(Line::from(skin.dim("Ask something; it stays on this machine.")));
+            lines.push(Line::from(skin.dim(invitation(state, snapshot))));
             lines
         }
+    }
+}
+
+/// Where what is said goes is said first.
+fn invitation(state: &State, snapshot: &EngineSnapshot) -> String {
+    if let Some(host) = &state.server {
+        return format!("Ask something; {} answers.", one_line(host));
+    }
+    let lanes = snapshot.lanes.iter().filter(|lane| !matches!(lane.state, LaneState::Absent { .. }));
+    match lanes.filter_map(|lane| lane.remote.as_ref()).next() {
+        None => "Ask something; it stays on this machine.".to_owned(),
+        Some(server) if server.privacy == Privacy::Ask && !state.settings.allow_remote => {
+            format!("Ask something; it stays on this machine until you let {} have it.", server.host)
+        }
+        Some(server) => format!("Ask something; it may go to {}.", server.host),
     }
 }
 

@@ -287,7 +287,7 @@ fn log_probabilities_are_those_of_the_model() {
     let mean = sum / f64::from(compared);
     println!("log probabilities: mean difference {mean:.4}, largest {largest:.4}, over {compared} of the reference's");
     // Activations are rounded to 8 bits here; the mean of the absolute logits is about 10.
-    assert!(compared >= 60 && mean < 0.1 && largest < 0.8, "{compared} {mean} {largest}");
+    assert!(compared >= 60 && mean < 0.15 && largest < 0.8, "{compared} {mean} {largest}");
 }
 
 #[test]

@@ -113,6 +113,7 @@ fn the_chat_moves_an_answer_of_a_killed_server_here() {
     let home = home_with(&second.settings("when = 'first'"));
     let mut chat = chat(home.path(), &[]);
     chat.wait_for("asks first");
+    chat.wait_for("○ cpu  CPU");
     chat.send("What is the capital of France?\r");
     chat.wait_for("May this conversation be sent to 127.0.0.1:");
     chat.send("y");
@@ -143,6 +144,7 @@ fn a_chat_over_a_second_ortalk_has_its_panels() {
     let mut chat = Terminal::start(command, 120, 36);
     chat.wait_for("of 311 nodes");
     chat.wait_for("○ cpu");
+    assert!(!chat.screen().contains("stays on this machine"), "{}", chat.screen());
     assert!(chat.screen().contains("SmolLM2-135M-Instruct"), "{}", chat.screen());
     chat.send("What is the capital of France?\r");
     chat.wait_for("The capital of France is Paris.");
@@ -153,6 +155,7 @@ fn a_chat_over_a_second_ortalk_has_its_panels() {
     assert!(!chat.screen().contains("est. 37"), "{}", chat.screen());
     chat.send("Thank you.\r");
     chat.wait_for("44 reused");
+    chat.wait_for("○ cpu");
     chat.send(&format!("{STORY}\r"));
     chat.wait_for("● cpu");
     second.kill();

@@ -31,6 +31,7 @@ pub fn run(scenario: &str) {
     });
     let options = TuiOptions {
         load,
+        server: None,
         sample: (scenario != "quiet").then(|| Box::new(sample) as ortalk::tui::Sample),
         books: None,
         answers: AnswerSettings {

@@ -43,6 +43,7 @@ pub fn run(url: &str, connect: &ConnectArgs, args: &ChatArgs) -> anyhow::Result<
     let mut machine = machine::Machine::new(client(&endpoint));
     let exit = tui::run(TuiOptions {
         answers,
+        server: Some(endpoint.host().to_owned()),
         theme: settings.theme.clone(),
         log_file: paths.log_file(),
         // The server's own ledger has these answers.

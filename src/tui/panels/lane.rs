@@ -97,7 +97,7 @@ fn offer(server: &RemoteStatus) -> String {
         format!("{}/{}{currency} a million", price.per_million.input, price.per_million.output)
     });
     let asks = (server.privacy == Privacy::Ask).then(|| "asks first".to_owned());
-    let known: Vec<String> = [price, asks, server.model.as_deref().map(one_line)].into_iter().flatten().collect();
+    let known: Vec<String> = [asks, price, server.model.as_deref().map(one_line)].into_iter().flatten().collect();
     if known.is_empty() { "no price in the settings".to_owned() } else { known.join(", ") }
 }
 

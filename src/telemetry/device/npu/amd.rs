@@ -139,4 +139,21 @@ mod tests {
         assert_eq!(busy_time(&older), Some(Busy { client: 3219, nanoseconds: None }));
         assert_eq!(busy_time("pos:\t0\n"), None);
     }
+
+    /// Through all that programs have open, every five seconds: a hundredth of a core is 50 ms.
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_search_is_cheap() {
+        let clients = Clients {
+            device: PathBuf::new(),
+            processes: "/proc".into(),
+            node: "/dev/accel/accel0".into(),
+            counters: Vec::new(),
+            searched: None,
+            last: None,
+        };
+        let each = crate::telemetry::device::tests::cost(10, |_| drop(clients.search()));
+        println!("{each:?} for a search");
+        assert!(each < SEARCH_INTERVAL / 100, "{each:?}");
+    }
 }
