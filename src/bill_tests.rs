@@ -124,7 +124,7 @@ fn a_finished_answer_is_measured_priced_and_written() {
     let prices = entry.prices.as_ref().unwrap();
     assert!((prices.electricity(9.0).unwrap() - 1e-6).abs() < 1e-15);
     assert!((prices.cloud(entry.tokens_in, entry.tokens_out).unwrap() - 5e-5).abs() < 1e-15);
-    assert_eq!(desk.entries(), [entry.clone()]);
+    assert_eq!(desk.entries(), std::slice::from_ref(entry));
     let text = std::fs::read_to_string(desk.books.inner.ledger.path()).unwrap();
     assert!(!text.contains("secret"), "{text}");
 }

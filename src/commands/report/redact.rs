@@ -182,7 +182,7 @@ fn without_users_folders(text: &str) -> String {
 
 /// The part of a path at the start of `text`. A space is part of it where the path goes on behind it.
 fn user_name(text: &str) -> &str {
-    let end = text.find(|c: char| matches!(c, '/' | '\\' | '\'' | '"' | '`' | ':' | ',' | ';' | ')' | '\n'));
+    let end = text.find(['/', '\\', '\'', '"', '`', ':', ',', ';', ')', '\n']);
     let part = &text[..end.unwrap_or(text.len())];
     let goes_on = end.is_some_and(|end| text[end..].starts_with(['/', '\\']));
     if goes_on { part } else { part.split(char::is_whitespace).next().unwrap_or_default() }
