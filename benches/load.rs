@@ -21,8 +21,8 @@ use ortalk::onnx_runtime::OnnxRuntime;
 use ortalk::paths::Paths;
 
 const THREADS: usize = 2;
-const ROUNDS: usize = 5;
-const ANSWER: usize = 64;
+const ROUNDS: usize = 3;
+const ANSWER: usize = 48;
 const CLIENTS: [usize; 6] = [1, 2, 4, 8, 16, 32];
 
 fn main() {

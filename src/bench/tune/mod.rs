@@ -14,7 +14,8 @@
 //! **The rule.** A setting is slower than another where the 95 % confidence interval of the median ratio lies above 1 and
 //! the median is at least [`MARGIN`] above it. Settings that are not slower than the fastest cannot be told from it; among
 //! them the one with the fewest threads is taken, of these one without spinning, of these the one with the smallest pass.
-//! What was taken is at last set beside the default, which stays if it is faster.
+//! What was taken is at last set beside the default, which stays if it is faster, and where it takes no more threads and
+//! spinning and is not surely slower.
 
 mod measure;
 mod race;

@@ -69,7 +69,10 @@ pub fn search<E>(space: &Space, time: &mut dyn FnMut(Progress, bool) -> Result<T
 
     if chosen != default {
         let check = run("default", &[chosen, default], true)?;
-        if check.entries.iter().any(|entry| entry.setting == chosen && entry.standing == Standing::Slower) {
+        let slower =
+            |setting| check.entries.iter().any(|entry| entry.setting == setting && entry.standing == Standing::Slower);
+        let costs_less = (chosen.threads, chosen.spinning) < (default.threads, default.spinning);
+        if slower(chosen) || !costs_less && !slower(default) {
             chosen = default;
         }
     }
@@ -209,6 +212,21 @@ mod tests {
         let same = Timing { prefill_token_ms: 1.0, decode_token_ms: Some(10.0) };
         let tuned = search::<()>(&space(4, 4), &mut |_, _| Ok(same)).unwrap();
         assert_eq!(tuned.chosen, CpuSetting { threads: 1, spinning: false, prefill_chunk: 32 });
+    }
+
+    /// Where nothing but chance speaks for another pass, the default stays.
+    #[test]
+    fn what_costs_as_much_as_the_default_must_be_faster() {
+        let mut runs = 0_u32;
+        let tuned = search::<()>(&space(1, 1), &mut |progress, decodes| {
+            runs += 1;
+            // In its own race the small pass is faster; for a turn it is not.
+            let small = progress.setting.prefill_chunk == 32 && progress.of == "pass";
+            let prefill = if small { 1.0 } else { 2.0 + f64::from(runs % 2) };
+            Ok(Timing { prefill_token_ms: prefill, decode_token_ms: decodes.then_some(10.0) })
+        });
+        let tuned = tuned.unwrap();
+        assert_eq!((tuned.chosen, tuned.check().is_some()), (CpuSetting::with_threads(1), true));
     }
 
     #[test]

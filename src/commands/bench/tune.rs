@@ -53,7 +53,7 @@ pub fn run(args: &BenchArgs) -> anyhow::Result<ExitCode> {
     }
     print_now(&text(&report))?;
     let file = prepared.paths.tuning_file();
-    if wants_it_stored(args)? {
+    if wants_it_stored(args, !report.noise.is_empty())? {
         store()?;
         eprintln!("stored in '{}': the CPU lane uses it for this model from now on", file.display());
         if prepared.settings.threads.is_some() {
@@ -65,19 +65,23 @@ pub fn run(args: &BenchArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// As the arguments say, or as a person on a terminal does.
-fn wants_it_stored(args: &BenchArgs) -> anyhow::Result<bool> {
+/// As the arguments say, or as a person on a terminal does. What was found on a machine that was disturbed is stored only by
+/// a plain yes.
+fn wants_it_stored(args: &BenchArgs, disturbed: bool) -> anyhow::Result<bool> {
     if args.tuning.store || args.tuning.no_store {
         return Ok(args.tuning.store);
     }
     if !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {
         return Ok(false);
     }
-    eprint!("use this for chats with this model? [Y/n] ");
+    eprint!("use this for chats with this model? {} ", if disturbed { "[y/N]" } else { "[Y/n]" });
     let mut answer = String::new();
     // Nothing at all is the end of the input, not a yes.
     let read = std::io::stdin().lock().read_line(&mut answer)?;
-    Ok(read > 0 && matches!(answer.trim().to_lowercase().as_str(), "" | "y" | "yes"))
+    Ok(match answer.trim().to_lowercase().as_str() {
+        "" => read > 0 && !disturbed,
+        answer => matches!(answer, "y" | "yes"),
+    })
 }
 
 fn measure(prepared: &Prepared, rounds: usize) -> anyhow::Result<Report> {
