@@ -178,6 +178,8 @@ fn what_cannot_be_followed_is_named() {
         let error = grammars.constraint(&request, false).err().unwrap();
         (error.parameter, error.message)
     };
+    let patterns: Vec<Json> =
+        (0..20).map(|n| json!({"type": "string", "pattern": format!("(a|b){{0,{n}}}")})).collect();
     for (schema, named) in [
         (json!({"not": {"type": "string"}}), "\"not\""),
         (json!({"type": "object", "properties": {"a": {"if": {}, "then": {}}}}), "\"if\""),
@@ -191,6 +193,7 @@ fn what_cannot_be_followed_is_named() {
         (json!({"type": "object", "x-guidance": {"lenient": true}}), "x-guidance"),
         (json!({"$ref": "#"}), "finite"),
         (json!({"type": "integer", "minimum": 2, "maximum": 1}), "minimum (2)"),
+        (json!({"allOf": patterns}), "20 patterns"),
         (json!([1]), "no object"),
     ] {
         let (parameter, message) = refused(with_schema(&schema));
@@ -229,6 +232,7 @@ fn hostile_schemas_are_refused() {
         json!({"type": "string", "maxLength": 1_000_000_000}),
         json!({"type": "array", "items": {"type": "string"}, "minItems": 1_000_000_000}),
         json!({"allOf": wide}),
+        json!({"anyOf": wide}),
         json!({"type": "object", "properties": properties}),
         deep,
     ] {

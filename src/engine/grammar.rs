@@ -46,6 +46,9 @@ const WHITE_SPACE: &str = r" |\r?\n[ \t]{0,32}";
 /// A grammar takes time by the square of an object's optional properties: of so many, about a second.
 const MOST_PROPERTIES: usize = 1000;
 
+/// Whether any text matches so many patterns at once is found out in milliseconds; for twenty it may take minutes.
+const MOST_COMBINED: usize = 8;
+
 /// `None` where any text will do.
 pub fn grammar(request: &ChatRequest, habits: Habits) -> Result<Option<Grammar>, InvalidRequest> {
     let tools = callable(request)?;
@@ -142,6 +145,14 @@ impl Rules {
                 "has an object of {number} properties; at most {MOST_PROPERTIES} can be followed"
             )));
         }
+        let mut patterns = Patterns::default();
+        patterns.count(&schema);
+        if patterns.combined && patterns.number > MOST_COMBINED {
+            return Err(wrong(&format!(
+                "has {} patterns and formats, and asks some of them at once; at most {MOST_COMBINED} can be followed so",
+                patterns.number
+            )));
+        }
         let rule = format!("json_{}", self.schemas.len());
         self.add(format!("{rule}: %json {schema}"));
         self.schemas.push((parameter, what, schema));
@@ -220,6 +231,32 @@ fn most_properties(schema: &Json) -> Option<usize> {
         }
         Json::Array(items) => items.iter().filter_map(most_properties).max(),
         _ => None,
+    }
+}
+
+/// The regular expressions of a schema.
+#[derive(Default)]
+struct Patterns {
+    number: usize,
+    /// More than one may have to match the same text.
+    combined: bool,
+}
+
+impl Patterns {
+    fn count(&mut self, schema: &Json) {
+        match schema {
+            Json::Object(fields) => {
+                let text = |name: &str| usize::from(fields.get(name).is_some_and(Json::is_string));
+                let names = fields.get("patternProperties").and_then(Json::as_object).map_or(0, serde_json::Map::len);
+                self.number += text("pattern") + text("format") + names;
+                let there =
+                    ["pattern", "format", "anyOf", "oneOf", "$ref"].iter().filter(|name| fields.contains_key(**name));
+                self.combined |= there.count() > 1 || names > 1 || fields.contains_key("allOf");
+                fields.values().for_each(|value| self.count(value));
+            }
+            Json::Array(items) => items.iter().for_each(|item| self.count(item)),
+            _ => {}
+        }
     }
 }
 
