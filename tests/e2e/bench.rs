@@ -159,9 +159,10 @@ fn people_get_a_table_and_a_readme_gets_another() {
 #[test]
 fn what_cannot_be_measured_is_said_before_anything_is() {
     let no_report = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/chat_template.json");
-    let cases: [(&[&str], &str); 6] = [
+    let cases: [(&[&str], &str); 7] = [
         (&["--lanes", "npu"], "the npu lane was asked for, but it cannot run: "),
         (&["--lanes", "tpu"], "invalid value 'tpu'"),
+        (&["--lanes", "cpu,remote"], "`ortalk bench --server URL`"),
         (&["--prompt-lengths", "0", "--pass-lengths", "0"], "there is nothing to measure"),
         (&["--json", "--markdown"], "cannot be used with"),
         (&["--compare", "/no/such/file.json"], "'/no/such/file.json' cannot be read"),

@@ -35,6 +35,9 @@ pub fn run(args: &BenchArgs) -> anyhow::Result<ExitCode> {
     if args.tuning.tune {
         return tune::run(args);
     }
+    if args.lanes.contains(&LaneId::Remote) {
+        bail!("the remote lane's speed is its server's, which `ortalk bench --server URL` measures");
+    }
     let plan = plan(args)?;
     // Before minutes go by.
     let old = args.compare.as_deref().map(OldReport::read).transpose()?;
