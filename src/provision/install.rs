@@ -72,6 +72,7 @@ impl Layout {
 /// Makes sure that the artifact is in its place.
 pub fn ensure(artifact: &Artifact, cache: &Path, meter: &mut Meter<'_>) -> Result<Installed, Fault> {
     if artifact.is_installed() {
+        tidy(artifact, cache);
         return Ok(Installed::Before);
     }
     let room = Room::enter(cache, &artifact.wheel, meter)?;
@@ -237,6 +238,20 @@ fn lock(path: &Path, cache: &Path, meter: &mut Meter<'_>) -> Result<Option<File>
             Err(TryLockError::Error(error)) if error.kind() == io::ErrorKind::Unsupported => return Ok(None),
             Err(TryLockError::Error(source)) => return Err(Fault::io("locking", path, source)),
         }
+    }
+}
+
+/// What killed processes left of an artifact that is in its place, unless somebody is at work there. pip of a killed process
+/// may have written after the last one who held the lock.
+fn tidy(artifact: &Artifact, cache: &Path) {
+    let (staging, wheel) = (staging_in(cache), base_in(cache).join("wheels").join(artifact.wheel.file));
+    if entries(&staging).next().is_none() && !wheel.exists() {
+        return;
+    }
+    let Ok(lock) = File::create(base_in(cache).join("lock")) else { return };
+    if lock.try_lock().is_ok() {
+        remove_staging(&staging);
+        let _ = fs::remove_file(wheel);
     }
 }
 

@@ -83,9 +83,14 @@ fn kills_at_random_moments() {
     expect_success(&home.setup_from_folder().output().unwrap());
     let whole = start.elapsed();
     for round in 0..10 {
-        // A run that was killed late is done, whether or not it had put away its tools: the next one starts afresh.
+        // A run that was killed late is done, but for what it and its pip left: the next start puts that away.
         if !home.model_folders().is_empty() {
             home.expect_whole();
+            eventually("an empty workplace", || {
+                expect_success(&home.setup_from_folder().output().unwrap());
+                home.working("staging").is_empty() && home.working("wheels").is_empty()
+            });
+            home.expect_complete();
             fs::remove_dir_all(home.path("home")).unwrap();
         }
         let moment = whole.mul_f64(random.random_range(0.0..1.0));
