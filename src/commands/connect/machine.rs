@@ -10,7 +10,7 @@ use crate::telemetry::device::npu::NpuSample;
 /// A page of metrics comes at once, or not this time.
 const PATIENCE: Duration = Duration::from_millis(900);
 
-const UNTOLD: &str = "the server does not say";
+const UNTOLD: &str = "server does not say";
 
 pub struct Machine {
     client: Client,

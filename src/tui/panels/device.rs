@@ -25,7 +25,7 @@ pub fn lines(state: &State, skin: &Skin, _columns: usize) -> Vec<Text> {
         npu(&sample.npu, skin),
         temperature(sample, skin),
         memory(sample, skin),
-        process(sample, skin),
+        process(sample, state.server.is_some(), skin),
         power(sample, skin),
     ]
 }
@@ -39,6 +39,9 @@ fn cpu(sample: &DeviceSample, skin: &Skin) -> Text {
             spans.extend(skin.gauge(f64::from(*percent) / 100.0, BAR));
         }
         Reading::Unavailable(reason) => spans.push(why(reason, skin)),
+    }
+    if same_reason(&sample.cpu_percent, &sample.cpu_mhz) {
+        return Line::from(spans);
     }
     match &sample.cpu_mhz {
         Reading::Measured(mhz) => {
@@ -99,11 +102,15 @@ fn memory(sample: &DeviceSample, skin: &Skin) -> Text {
     Line::from(spans)
 }
 
-fn process(sample: &DeviceSample, skin: &Skin) -> Text {
-    let mut spans = vec![skin.dim("this  ")];
+/// ortalk itself, or the server that the chat is over.
+fn process(sample: &DeviceSample, is_server: bool, skin: &Skin) -> Text {
+    let mut spans = vec![skin.dim(if is_server { "serve " } else { "this  " })];
     match &sample.process_memory {
         Reading::Measured(bytes) => spans.extend(skin.measure(&format::bytes(*bytes), 4)),
         Reading::Unavailable(reason) => spans.push(why(reason, skin)),
+    }
+    if same_reason(&sample.process_memory, &sample.process_cpu_percent) {
+        return Line::from(spans);
     }
     match &sample.process_cpu_percent {
         Reading::Measured(percent) => {
@@ -127,6 +134,11 @@ fn power(sample: &DeviceSample, skin: &Skin) -> Text {
     }
 }
 
+/// Both of a line are missing for one reason, which need not be said twice.
+fn same_reason<A, B>(first: &Reading<A>, second: &Reading<B>) -> bool {
+    matches!((first, second), (Reading::Unavailable(first), Reading::Unavailable(second)) if first == second)
+}
+
 /// The reason stands where the number would be.
 fn why(reason: &str, skin: &Skin) -> Span<'static> {
     skin.dim(one_line(reason))
@@ -138,6 +150,24 @@ mod tests {
     use super::super::super::skin::test_skin;
     use super::*;
     use crate::telemetry::device::power::PowerSource;
+
+    #[test]
+    fn a_reason_is_said_once_in_a_line() {
+        let missing = |reason: &str| DeviceSample {
+            cpu_percent: Reading::Unavailable("not told".into()),
+            cpu_mhz: Reading::Unavailable(reason.into()),
+            ..sample()
+        };
+        assert_eq!(cpu(&missing("not told"), &test_skin()).to_string(), "cpu   not told");
+        assert_eq!(cpu(&missing("no sensor"), &test_skin()).to_string(), "cpu   not told  GHz: no sensor");
+    }
+
+    #[test]
+    fn the_memory_of_a_server_is_not_called_this_program_s() {
+        let line = |is_server| process(&sample(), is_server, &test_skin()).to_string();
+        assert!(line(false).starts_with("this "), "{}", line(false));
+        assert!(line(true).starts_with("serve "), "{}", line(true));
+    }
 
     #[test]
     fn watts_say_what_they_are_of() {
