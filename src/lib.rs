@@ -11,6 +11,7 @@ pub mod config;
 pub mod decoder;
 pub mod disk;
 pub mod engine;
+mod http;
 pub mod hub;
 pub mod inspect;
 pub mod ledger;

@@ -13,7 +13,8 @@ use super::error::Fault;
 use super::names::{RepoId, hostile, is_commit, is_hex};
 use super::progress::Meter;
 use super::settings::HubSettings;
-use super::transfer::{self, Head, Request, Trouble};
+use super::transfer::{self, Request, Trouble};
+use crate::http::Head;
 
 /// Tries that bring nothing, one after the other, before it is given up.
 const TRIES: u32 = 5;

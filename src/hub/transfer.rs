@@ -6,12 +6,13 @@ use std::io::Read;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
-use ureq::http::{HeaderMap, Uri};
+use ureq::http::Uri;
 use ureq::{Agent, Body};
 
 use super::error::Fault;
 use super::progress::Meter;
 use super::settings::{HubSettings, Token};
+use crate::http::{self, Head};
 
 /// More are no way to a file.
 const MOST_REDIRECTS: usize = 10;
@@ -39,19 +40,6 @@ pub struct Request {
     pub from: u64,
     /// Only the header, and the first that another host would be asked after.
     pub header_only: bool,
-}
-
-/// How an answer begins.
-#[derive(Debug, Clone)]
-pub struct Head {
-    pub status: u16,
-    headers: HeaderMap,
-}
-
-impl Head {
-    pub fn header(&self, name: &str) -> Option<&str> {
-        self.headers.get(name)?.to_str().ok().map(str::trim)
-    }
 }
 
 /// Why an exchange came to nothing.
@@ -82,20 +70,7 @@ enum Event {
 
 /// What the thread that asks has to know; cheap to clone.
 pub fn agent(settings: &HubSettings) -> Agent {
-    use ureq::tls::{RootCerts, TlsConfig, TlsProvider};
-    let provider =
-        if cfg!(any(windows, target_vendor = "apple")) { TlsProvider::NativeTls } else { TlsProvider::Rustls };
-    // The system's own roots: a company's proxy has its certificate there.
-    let tls = TlsConfig::builder().provider(provider).root_certs(RootCerts::PlatformVerifier).build();
-    Agent::config_builder()
-        .tls_config(tls)
-        .user_agent(concat!("ortalk/", env!("CARGO_PKG_VERSION")))
-        .accept_encoding("identity")
-        .http_status_as_error(false)
-        .max_redirects(0)
-        .max_redirects_will_error(false)
-        .timeout_resolve(Some(settings.silence))
-        .timeout_connect(Some(settings.silence))
+    http::agent(settings.silence)
         .timeout_recv_response(Some(settings.silence * 3))
         .timeout_per_read(Some(settings.silence))
         .build()
@@ -194,7 +169,7 @@ fn answer(agent: &Agent, request: Request) -> Result<(Head, Body), Trouble> {
             message = message.header("Range", format!("bytes={from}-"));
         }
         let (parts, body) = message.call().map_err(|error| Trouble::Passing(error.to_string()))?.into_parts();
-        let head = Head { status: parts.status.as_u16(), headers: parts.headers };
+        let head = Head::from(parts);
         let Some(target) = head.header("Location").filter(|_| matches!(head.status, 301..=303 | 307 | 308)) else {
             return Ok((head, body));
         };

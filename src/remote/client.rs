@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use super::endpoint::Endpoint;
 use super::error::{RemoteError, quoted};
-use super::exchange::{Connections, Exchange, Head, Question};
+use super::exchange::{Connections, Exchange, Question};
 use super::stream::ChatStream;
 use super::wire::{ChatBody, ModelEntry, fault};
+use crate::http::Head;
 
 /// A list of models or a page of metrics is far smaller, in bytes.
 const LONGEST_DOCUMENT: usize = 16 << 20;

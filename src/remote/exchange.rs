@@ -7,12 +7,12 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use ureq::http::HeaderMap;
 use ureq::{Agent, Body};
 
 use super::client::Timeouts;
 use super::endpoint::Endpoint;
 use super::error::RemoteError;
+use crate::http::{self, Head};
 
 /// How often whoever waits is asked whether to go on.
 const TICK: Duration = Duration::from_millis(20);
@@ -26,19 +26,6 @@ pub struct Question {
     pub url: String,
     /// `None` asks with GET.
     pub body: Option<Vec<u8>>,
-}
-
-/// How an answer begins.
-#[derive(Debug, Clone)]
-pub struct Head {
-    pub status: u16,
-    headers: HeaderMap,
-}
-
-impl Head {
-    pub fn header(&self, name: &str) -> Option<&str> {
-        self.headers.get(name)?.to_str().ok().map(str::trim)
-    }
 }
 
 enum Event {
@@ -75,21 +62,7 @@ impl Connections {
 }
 
 fn agent(timeouts: Timeouts, is_loopback: bool) -> Agent {
-    use ureq::tls::{RootCerts, TlsConfig, TlsProvider};
-    let provider =
-        if cfg!(any(windows, target_vendor = "apple")) { TlsProvider::NativeTls } else { TlsProvider::Rustls };
-    // The system's own roots: a company's proxy has its certificate there.
-    let tls = TlsConfig::builder().provider(provider).root_certs(RootCerts::PlatformVerifier).build();
-    let config = Agent::config_builder()
-        .tls_config(tls)
-        .user_agent(concat!("ortalk/", env!("CARGO_PKG_VERSION")))
-        .accept_encoding("identity")
-        .http_status_as_error(false)
-        // A key goes to the server that was named, and to no other.
-        .max_redirects(0)
-        .max_redirects_will_error(false)
-        .timeout_resolve(Some(timeouts.connect))
-        .timeout_connect(Some(timeouts.connect));
+    let config = http::agent(timeouts.connect);
     // No proxy leads back to this machine.
     let config = if is_loopback { config.proxy(None) } else { config };
     config.build().new_agent()
@@ -232,7 +205,7 @@ fn ask(agent: &Agent, question: Question, key: Option<String>) -> Result<(Head, 
         }
     };
     let (parts, body) = response.into_parts();
-    Ok((Head { status: parts.status.as_u16(), headers: parts.headers }, body))
+    Ok((parts.into(), body))
 }
 
 /// `None` where nobody listens any more.
