@@ -1,13 +1,16 @@
 //! The command line's grammar: what may be typed, and the help that explains it. Running a command is `commands`' work.
 
+mod bench;
+mod build;
+
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
-use crate::builder::FourBits;
-use crate::builder::npu::NpuStage;
 use crate::engine::{LaneId, Policy};
-use crate::model::NpuTarget;
+
+pub use bench::{BenchArgs, LoadArgs, TuneArgs};
+pub use build::{BuildArgs, BuildTarget, Int4Args, NpuBuildArgs, PrecisionName};
 
 /// Chat with a language model on your own machine, and see which silicon answers.
 ///
@@ -406,178 +409,4 @@ pub struct InspectArgs {
     /// Print one JSON object.
     #[arg(long)]
     pub json: bool,
-}
-
-#[derive(Debug, Args)]
-pub struct BenchArgs {
-    /// The lanes to measure, with commas between; the default is every one that can run here.
-    #[arg(long, value_name = "LANES", value_delimiter = ',')]
-    pub lanes: Vec<LaneId>,
-    /// Prompts of so many tokens, the chat template included; 0 for none.
-    #[arg(long, value_name = "N,...", value_delimiter = ',', default_values_t = [128, 512, 1024])]
-    pub prompt_lengths: Vec<u32>,
-    /// Fixed-length passes over so many tokens, with nothing generated after them; 0 for none.
-    #[arg(long, value_name = "N,...", value_delimiter = ',', default_values_t = [1024])]
-    pub pass_lengths: Vec<u32>,
-    /// Tokens to generate after each prompt.
-    #[arg(long, short = 'n', value_name = "N", default_value_t = 128, value_parser = clap::value_parser!(u32).range(1..))]
-    pub tokens: u32,
-    /// How often each is measured.
-    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..))]
-    pub repetitions: u32,
-    /// How often each is done before that, without counting.
-    #[arg(long, value_name = "N", default_value_t = 2)]
-    pub warmup: u32,
-    /// Print one JSON object, described by docs/bench.schema.json.
-    #[arg(long, conflicts_with = "markdown")]
-    pub json: bool,
-    /// Print a table for a README.
-    #[arg(long)]
-    pub markdown: bool,
-    /// Show what changed since an older run, from the JSON that it printed.
-    #[arg(long, value_name = "OLD.json")]
-    pub compare: Option<PathBuf>,
-    /// A model, as for the chat; the default is SmolLM2-135M-Instruct.
-    #[arg(long, short, value_name = "MODEL")]
-    pub model: Option<PathBuf>,
-    /// The longest sequence, in tokens; the default is the model's limit, or what there is memory for.
-    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(1..))]
-    pub context: Option<u32>,
-    /// Run the NPU lane on QNN's simulator. Its times say nothing about an NPU, and are marked so.
-    #[arg(long)]
-    pub emulate_npu: bool,
-    /// A folder that `ortalk build --target npu` made of the same model, for the NPU lane.
-    #[arg(long, value_name = "DIR")]
-    pub npu_model: Option<PathBuf>,
-    /// Threads on the CPU; the default is one for each physical core.
-    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(u16).range(1..))]
-    pub threads: Option<u16>,
-    #[command(flatten)]
-    pub tuning: TuneArgs,
-    #[command(flatten)]
-    pub server: LoadArgs,
-}
-
-/// `ortalk bench --tune`.
-#[derive(Debug, Clone, Args)]
-#[command(next_help_heading = "Tuning")]
-pub struct TuneArgs {
-    /// Find how the CPU lane runs fastest here, in place of measuring lanes: threads, spinning, and tokens of a prompt's pass.
-    ///
-    /// Takes a minute for a small model, while nothing else should run. What was found can be stored for this model on this
-    /// machine; chats use it then, where neither --threads nor the settings name threads.
-    #[arg(long, conflicts_with_all = ["lanes", "prompt_lengths", "pass_lengths", "tokens", "repetitions", "warmup", "compare", "markdown", "emulate_npu", "npu_model", "threads"])]
-    pub tune: bool,
-    /// The most rounds in which settings are compared; fewer than six find only what is far slower.
-    #[arg(long, value_name = "N", requires = "tune", default_value_t = 12, value_parser = clap::value_parser!(u32).range(3..))]
-    pub rounds: u32,
-    /// Store what --tune found, without asking.
-    #[arg(long, requires = "tune", conflicts_with = "no_store")]
-    pub store: bool,
-    /// Do not store what --tune found, and do not ask.
-    #[arg(long, requires = "tune")]
-    pub no_store: bool,
-}
-
-/// `ortalk bench --server`.
-#[derive(Debug, Clone, Args)]
-#[command(next_help_heading = "Loading a server")]
-pub struct LoadArgs {
-    /// Load a server that speaks OpenAI's interface with real prompts, in place of measuring lanes: http://127.0.0.1:8080
-    ///
-    /// Throughput, time to first token, latencies between tokens and errors, as the clients see them. --model is a name of the
-    /// server's then, by default its first; --tokens is the longest answer.
-    #[arg(long, value_name = "URL", conflicts_with_all = ["tune", "lanes", "prompt_lengths", "pass_lengths", "repetitions", "compare", "emulate_npu", "npu_model", "threads", "context"])]
-    pub server: Option<String>,
-    /// Clients at once; several numbers are measured one after the other.
-    #[arg(long, value_name = "N,...", requires = "server", value_delimiter = ',', default_values_t = [1, 2, 4, 8], value_parser = clap::value_parser!(u16).range(1..=1024))]
-    pub concurrency: Vec<u16>,
-    /// Requests for each number of clients.
-    #[arg(long, value_name = "N", requires = "server", default_value_t = 32, value_parser = clap::value_parser!(u32).range(1..))]
-    pub requests: u32,
-    /// The variable that has the server's key, where it wants one.
-    #[arg(long, value_name = "NAME", requires = "server", default_value = "ORTALK_API_KEY")]
-    pub api_key_env: String,
-}
-
-#[derive(Debug, Clone, Args)]
-pub struct BuildArgs {
-    /// A GGUF file of a llama, qwen2, qwen3, gemma3 or phi3 model, in F32, F16, BF16, Q8_0, Q4_0 to Q5_1 or Q4_K to Q6_K; or a
-    /// folder of Hugging Face's with config.json, tokenizer.json and safetensors in F32, F16 or BF16; or the name of either, as
-    /// `ortalk models` lists it.
-    #[arg(value_name = "SOURCE")]
-    pub source: PathBuf,
-    /// The folder to write; it must not exist, or be empty.
-    #[arg(long, short, value_name = "DIR")]
-    pub output: PathBuf,
-    /// What the model folder is built for.
-    #[arg(long, value_enum, default_value_t = BuildTarget::Cpu)]
-    pub target: BuildTarget,
-    /// How numbers are kept: for the CPU int4, int8 (the default), fp16 or fp32, for an NPU w8a16 (the default) or fp16.
-    #[arg(long, value_enum, value_name = "PRECISION")]
-    pub precision: Option<PrecisionName>,
-    /// The longest prompt and answer together, in tokens; the default is 512 for an NPU, and for the CPU what the model was
-    /// trained for.
-    #[arg(long, value_name = "N", allow_negative_numbers = true)]
-    pub context: Option<usize>,
-    #[command(flatten)]
-    pub int4: Int4Args,
-    #[command(flatten)]
-    pub npu: NpuBuildArgs,
-}
-
-/// The precisions of both targets.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub enum PrecisionName {
-    /// Weights in 4 bits, in 8 where 4 cost most: smaller than int8 and less exact
-    Int4,
-    /// Weights in 8 bits; what a GGUF file has in 4 bits keeps its values
-    Int8,
-    /// 16-bit floating point. The CPU computes in float32 and needs as much memory; the files are half as large
-    Fp16,
-    /// 32-bit floating point: the weights exactly as they are
-    Fp32,
-    /// Weights in 8 bits, activations in 16
-    W8a16,
-}
-
-/// How weights are rounded to 4 bits.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Args)]
-#[command(next_help_heading = "For --precision int4")]
-pub struct Int4Args {
-    /// Weights that share a scale: 32 (the default), 64 or 128. Larger ones are smaller on the disk and less exact.
-    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = block_size)]
-    pub block_size: Option<usize>,
-    /// Scales without zero points: a little smaller and less exact.
-    #[arg(long)]
-    pub symmetric: bool,
-}
-
-fn block_size(text: &str) -> Result<usize, String> {
-    let size = text.parse().ok().filter(|size| FourBits::SIZES.contains(size));
-    size.ok_or_else(|| "expected 32, 64 or 128".to_owned())
-}
-
-/// What is chosen for an NPU only.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Args)]
-#[command(next_help_heading = "For --target npu")]
-pub struct NpuBuildArgs {
-    /// The chip to compile for: x-elite, x-plus, x2-elite, 8-gen-2, 8-gen-3, 8-elite and others.
-    #[arg(long, value_name = "CHIP", value_parser = NpuTarget::named, required_if_eq("target", "npu"))]
-    pub soc: Option<NpuTarget>,
-    /// Tokens of a prompt that go through the NPU at a time; the default is 64.
-    #[arg(long, value_name = "N", allow_negative_numbers = true)]
-    pub chunk: Option<usize>,
-    /// End after this stage; the same command without it goes on from there.
-    #[arg(long, value_name = "STAGE", value_enum)]
-    pub stop_after: Option<NpuStage>,
-    /// Keep what the stages leave for each other, in the folder .DIR.work beside DIR.
-    #[arg(long)]
-    pub keep: bool,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub enum BuildTarget {
-    Cpu,
-    Npu,
 }

@@ -1,6 +1,9 @@
 use serde_json::json;
 
 use super::*;
+use crate::engine::{
+    EngineSnapshot, LaneState, LaneStatus, MeasuredRates, MemoryPlan, Placement, RemoteStatus, ThinkingChoice,
+};
 
 fn decision() -> RoutingDecision {
     RoutingDecision {
