@@ -4,16 +4,70 @@
 
 use crate::engine::LaneId;
 
-/// Each command, and what the help says of it.
-pub const HELP: [(&str, &str); 7] = [
-    ("/help", "this help"),
-    ("/clear", "begin a new conversation"),
-    ("/npu /cpu /remote", "answer there from now on, or not at all"),
-    ("/auto", "let ortalk choose again"),
-    ("/npu TEXT", "this message only; the others likewise"),
-    ("/think on, off", "think before answering, or do not"),
-    ("/quit", "leave ortalk"),
+/// One command. The help and the palette list this table, and typed text is read by it.
+pub struct Command {
+    pub name: &'static str,
+    /// What may stand behind the name, for the help and for who got it wrong; empty where nothing may.
+    pub takes: &'static str,
+    pub help: &'static str,
+    /// What it means with the text behind its name, without space around it; `None` where that is not its own.
+    parse: for<'a> fn(&'a str) -> Option<Typed<'a>>,
+}
+
+pub const COMMANDS: &[Command] = &[
+    Command { name: "/help", takes: "", help: "this help", parse: |rest| alone(rest, Typed::Help) },
+    Command { name: "/clear", takes: "", help: "begin a new conversation", parse: |rest| alone(rest, Typed::Clear) },
+    Command {
+        name: "/npu",
+        takes: LANE_TAKES,
+        help: "answer on the NPU, or not at all",
+        parse: |rest| lane(rest, NPU),
+    },
+    Command {
+        name: "/cpu",
+        takes: LANE_TAKES,
+        help: "answer on the CPU, or not at all",
+        parse: |rest| lane(rest, CPU),
+    },
+    Command {
+        name: "/remote",
+        takes: LANE_TAKES,
+        help: "answer at the server, or not at all",
+        parse: |rest| lane(rest, REMOTE),
+    },
+    Command { name: "/auto", takes: LANE_TAKES, help: "let ortalk choose again", parse: |rest| lane(rest, None) },
+    Command {
+        name: "/think",
+        takes: "on or off",
+        help: "think before answering, or do not",
+        parse: |rest| match rest {
+            "" | "on" => Some(Typed::Think(true)),
+            "off" => Some(Typed::Think(false)),
+            _ => None,
+        },
+    },
+    Command { name: "/quit", takes: "", help: "leave ortalk", parse: |rest| alone(rest, Typed::Quit) },
+    Command { name: "/exit", takes: "", help: "", parse: |rest| alone(rest, Typed::Quit) },
 ];
+
+/// Alone, a lane holds from now on; with a text, for that message.
+const LANE_TAKES: &str = "a message, or nothing";
+
+const NPU: Option<LaneId> = Some(LaneId::Npu);
+const CPU: Option<LaneId> = Some(LaneId::Cpu);
+const REMOTE: Option<LaneId> = Some(LaneId::Remote);
+
+fn alone<'a>(rest: &str, typed: Typed<'a>) -> Option<Typed<'a>> {
+    rest.is_empty().then_some(typed)
+}
+
+#[allow(clippy::unnecessary_wraps)] // as the table wants it
+fn lane(rest: &str, lane: Option<LaneId>) -> Option<Typed<'_>> {
+    Some(match rest {
+        "" => Typed::Lane(lane),
+        text => Typed::Message(Message { text, lane: Some(lane) }),
+    })
+}
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Typed<'a> {
@@ -46,25 +100,9 @@ pub fn parse(typed: &str) -> Typed<'_> {
         return Typed::Message(Message { text: typed, lane: None });
     }
     let (word, rest) = typed.split_once(char::is_whitespace).unwrap_or((typed, ""));
-    let rest = rest.trim_start();
-    // What follows a command of its own is not a message's text.
-    let word_after = rest.trim_end();
-    if let Some(lane) = lane(word) {
-        return match rest {
-            "" => Typed::Lane(lane),
-            text => Typed::Message(Message { text, lane: Some(lane) }),
-        };
-    }
-    match (word, word_after) {
-        ("/quit" | "/exit", "") => Typed::Quit,
-        ("/help", "") => Typed::Help,
-        ("/clear", "") => Typed::Clear,
-        ("/think", "" | "on") => Typed::Think(true),
-        ("/think", "off") => Typed::Think(false),
-        ("/think", _) => Typed::Misused { word, takes: "on or off" },
-        ("/quit" | "/exit" | "/help" | "/clear", _) => Typed::Misused { word, takes: "nothing behind it" },
-        _ => Typed::Unknown(word),
-    }
+    let Some(command) = COMMANDS.iter().find(|command| command.name == word) else { return Typed::Unknown(word) };
+    let takes = if command.takes.is_empty() { "nothing behind it" } else { command.takes };
+    (command.parse)(rest.trim()).unwrap_or(Typed::Misused { word, takes })
 }
 
 /// What is sent for what was typed.
@@ -72,16 +110,6 @@ pub fn message(typed: &str) -> Message<'_> {
     match parse(typed) {
         Typed::Message(message) => message,
         _ => Message { text: typed, lane: None },
-    }
-}
-
-fn lane(word: &str) -> Option<Option<LaneId>> {
-    match word {
-        "/npu" => Some(Some(LaneId::Npu)),
-        "/cpu" => Some(Some(LaneId::Cpu)),
-        "/remote" => Some(Some(LaneId::Remote)),
-        "/auto" => Some(None),
-        _ => None,
     }
 }
 

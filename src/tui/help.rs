@@ -2,7 +2,7 @@
 
 use ratatui::text::Line;
 
-use super::command;
+use super::command::COMMANDS;
 use super::keys::BINDINGS;
 use super::panels::latency::STALL;
 use super::skin::{Skin, Text, pad_right};
@@ -13,7 +13,8 @@ const COLUMN: usize = 56;
 
 pub fn lines(skin: &Skin, columns: usize) -> Vec<Text> {
     let keys = BINDINGS.iter().filter(|b| !b.shown.is_empty()).map(|binding| (binding.shown, binding.help));
-    let entries: Vec<(&str, &str)> = keys.chain(command::HELP).collect();
+    let commands = COMMANDS.iter().filter(|c| !c.help.is_empty()).map(|command| (command.name, command.help));
+    let entries: Vec<(&str, &str)> = keys.chain(commands).collect();
     let side_by_side = (columns / COLUMN).clamp(1, 2);
     let rows = entries.len().div_ceil(side_by_side);
     let mut lines: Vec<Text> = (0..rows)

@@ -15,6 +15,8 @@ pub enum Action {
     DeleteOrQuit,
     Suspend,
     Help,
+    /// A list of the commands.
+    Commands,
     /// Show what the models thought, or fold it away.
     Thinking,
     NextPanel,
@@ -39,7 +41,26 @@ pub enum Action {
     Yank,
 }
 
+/// Where a key counts. One that has no binding there keeps the one that it has in `Compose`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Context {
+    /// The composer has the keys: the chat as it opens.
+    Compose,
+    /// A list to choose from is open; letters filter it.
+    List,
+    /// A message of the conversation is selected; letters act on it.
+    Message,
+}
+
+impl Context {
+    /// Letters without a binding are typed.
+    fn types(self) -> bool {
+        self != Self::Message
+    }
+}
+
 pub struct Binding {
+    pub context: Context,
     pub action: Action,
     pub keys: &'static [Chord],
     /// How the keys are written in the help; empty for a binding that is not listed.
@@ -71,7 +92,7 @@ const fn with_shift(code: KeyCode) -> Chord {
 }
 
 const fn bind(action: Action, keys: &'static [Chord], shown: &'static str, help: &'static str) -> Binding {
-    Binding { action, keys, shown, help }
+    Binding { context: Context::Compose, action, keys, shown, help }
 }
 
 pub const BINDINGS: &[Binding] = &[
@@ -107,6 +128,7 @@ pub const BINDINGS: &[Binding] = &[
     bind(Action::PreviousPanel, &[plain(KeyCode::BackTab), with_shift(KeyCode::BackTab)], "", ""),
     bind(Action::Thinking, &[ctrl('t')], "Ctrl-T", "show or fold the thinking"),
     bind(Action::Help, &[plain(KeyCode::F(1))], "F1", "this help"),
+    bind(Action::Commands, &[plain(KeyCode::F(2))], "F2", "choose a command"),
     bind(Action::Interrupt, &[ctrl('c')], "Ctrl-C", "cancel or clear; twice quits"),
     bind(Action::DeleteOrQuit, &[ctrl('d')], "Ctrl-D", "quit, when nothing is typed"),
     bind(Action::Suspend, &[ctrl('z')], "Ctrl-Z", "back to the shell until 'fg'"),
@@ -151,7 +173,7 @@ pub enum Meaning {
     Nothing,
 }
 
-pub fn meaning(key: KeyEvent) -> Meaning {
+pub fn meaning(key: KeyEvent, context: Context) -> Meaning {
     let modifiers = key.modifiers & (KeyModifiers::SHIFT | KeyModifiers::CONTROL | KeyModifiers::ALT);
     let chord = match key.code {
         // Terminals differ in whether Shift is told apart from the character it makes.
@@ -161,8 +183,13 @@ pub fn meaning(key: KeyEvent) -> Meaning {
         KeyCode::Char(c) => Chord(modifiers - KeyModifiers::SHIFT, KeyCode::Char(c)),
         code => Chord(modifiers, code),
     };
-    if let Some(binding) = BINDINGS.iter().find(|binding| binding.keys.contains(&chord)) {
+    let bound = |context| BINDINGS.iter().find(|b: &&Binding| b.context == context && b.keys.contains(&chord));
+    let is_letter = matches!(chord, Chord(modifiers, KeyCode::Char(_)) if modifiers.is_empty());
+    if let Some(binding) = bound(context).or_else(|| bound(Context::Compose)) {
         return Meaning::Do(binding.action);
+    }
+    if is_letter && !context.types() {
+        return Meaning::Nothing;
     }
     match chord {
         // AltGr arrives as Ctrl-Alt on Windows.
@@ -181,16 +208,16 @@ mod tests {
 
     #[test]
     fn no_key_is_bound_twice() {
-        let mut seen: Vec<Chord> = Vec::new();
-        for chord in BINDINGS.iter().flat_map(|binding| binding.keys) {
-            assert!(!seen.contains(chord), "{chord:?}");
-            seen.push(*chord);
+        let mut seen: Vec<(Context, Chord)> = Vec::new();
+        for (context, chord) in BINDINGS.iter().flat_map(|b| b.keys.iter().map(|chord| (b.context, *chord))) {
+            assert!(!seen.contains(&(context, chord)), "{context:?} {chord:?}");
+            seen.push((context, chord));
         }
     }
 
     #[test]
     fn characters_are_typed_whatever_the_terminal_says_of_shift() {
-        let key = |code, modifiers| meaning(KeyEvent::new(code, modifiers));
+        let key = |code, modifiers| meaning(KeyEvent::new(code, modifiers), Context::Compose);
         assert_eq!(key(KeyCode::Char('A'), KeyModifiers::SHIFT), Meaning::Type('A'));
         assert_eq!(key(KeyCode::Char('@'), KeyModifiers::CONTROL | KeyModifiers::ALT), Meaning::Type('@'));
         assert_eq!(key(KeyCode::Char('C'), KeyModifiers::CONTROL), Meaning::Do(Action::Interrupt));

@@ -24,6 +24,8 @@ mod input;
 mod keys;
 mod layout;
 mod panels;
+mod picker;
+mod picker_view;
 mod platform;
 mod skin;
 mod state;
@@ -34,7 +36,6 @@ mod theme;
 mod title;
 mod transcript;
 mod update;
-mod update_engine;
 mod view;
 
 use std::io::IsTerminal;

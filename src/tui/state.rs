@@ -15,8 +15,10 @@ use super::command::{self, Message};
 use super::composer::Composer;
 use super::consent::{Consent, Gate};
 use super::conversation::Conversation;
+use super::keys::Context;
 use super::layout::Layout;
 use super::panels::Panel;
+use super::picker::Picker;
 
 /// Ctrl-C quits when it is pressed again within this time.
 pub const QUIT_WINDOW: Duration = Duration::from_secs(2);
@@ -32,10 +34,21 @@ pub enum EngineState {
     Failed(String),
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// What covers the conversation.
+#[derive(Debug)]
 pub enum Overlay {
     Help,
     Panel(Panel),
+    List(Picker),
+}
+
+impl Overlay {
+    pub fn panel(&self) -> Option<Panel> {
+        match self {
+            Self::Panel(panel) => Some(*panel),
+            Self::Help | Self::List(_) => None,
+        }
+    }
 }
 
 #[derive(Debug, Default)]
@@ -128,6 +141,18 @@ impl State {
     /// An answer is on its way.
     pub fn busy(&self) -> bool {
         self.answer.as_ref().is_some_and(|answer| !answer.over)
+    }
+
+    pub fn help_is_open(&self) -> bool {
+        matches!(self.overlay, Some(Overlay::Help))
+    }
+
+    /// Whose keys they are.
+    pub fn context(&self) -> Context {
+        match self.overlay {
+            Some(Overlay::List(_)) => Context::List,
+            Some(Overlay::Help | Overlay::Panel(_)) | None => Context::Compose,
+        }
     }
 
     /// The lane of the running or last answer; before the first, the one that was asked for or that the router would take.

@@ -11,7 +11,7 @@ use super::layout::{Layout, Mode};
 use super::panels::{self, Panel};
 use super::skin::{Skin, Text, width};
 use super::state::{EngineState, Overlay, State};
-use super::{composer_view, help, strip, title, transcript};
+use super::{composer_view, help, picker_view, strip, title, transcript};
 
 pub fn draw(state: &mut State, skin: &Skin, now: Instant, frame: &mut Frame<'_>) {
     let area = frame.area();
@@ -29,7 +29,9 @@ pub fn draw(state: &mut State, skin: &Skin, now: Instant, frame: &mut Frame<'_>)
     };
     match state.overlay {
         None => transcript::draw(state, skin, layout.text(), seconds, buffer),
-        Some(overlay) => draw_overlay(state, skin, overlay, &layout, seconds, buffer),
+        Some(Overlay::Help) => draw_help(state, skin, help_area(&layout), buffer),
+        Some(Overlay::Panel(panel)) => draw_panel(state, skin, panel, &layout, seconds, buffer),
+        Some(Overlay::List(_)) => draw_list(state, skin, &layout, seconds, buffer),
     }
     composer_view::draw_queue(state, skin, layout.queue, buffer);
     let cursor = composer_view::draw(state, skin, layout.composer, buffer);
@@ -65,7 +67,7 @@ fn draw_rules(state: &State, skin: &Skin, layout: &Layout, buffer: &mut Buffer) 
     for rule in [layout.top_rule, layout.bottom_rule] {
         buffer.set_stringn(rule.x, rule.y, skin.glyphs.rule(rule.width.into()), rule.area() as usize, style);
     }
-    let divider = if state.overlay == Some(Overlay::Help) { Rect::ZERO } else { layout.divider };
+    let divider = if state.help_is_open() { Rect::ZERO } else { layout.divider };
     for y in divider.top()..divider.bottom() {
         buffer.set_stringn(divider.x, y, skin.glyphs.vertical, divider.width.into(), style);
     }
@@ -73,10 +75,7 @@ fn draw_rules(state: &State, skin: &Skin, layout: &Layout, buffer: &mut Buffer) 
         buffer.set_stringn(divider.x, layout.top_rule.y, skin.glyphs.tee_down, 1, style);
         buffer.set_stringn(divider.x, layout.bottom_rule.y, skin.glyphs.tee_up, 1, style);
     }
-    let marker = match state.overlay {
-        Some(Overlay::Help) => help_marker(state, skin, layout),
-        Some(Overlay::Panel(_)) | None => marker(state, skin),
-    };
+    let marker = if state.help_is_open() { help_marker(state, skin, layout) } else { marker(state, skin) };
     if let Some(marker) = marker {
         let rule = layout.bottom_rule;
         let room = layout.conversation.width.min(rule.width);
@@ -113,7 +112,7 @@ fn marker(state: &State, skin: &Skin) -> Option<Text> {
 
 fn draw_panels(state: &State, skin: &Skin, layout: &Layout, buffer: &mut Buffer) {
     let column = layout.panels;
-    if column.is_empty() || state.overlay == Some(Overlay::Help) {
+    if column.is_empty() || state.help_is_open() {
         return;
     }
     let columns = usize::from(column.width).saturating_sub(2);
@@ -149,46 +148,64 @@ fn heading(state: &State, skin: &Skin, panel: Panel, columns: usize) -> Text {
     Line::from(left)
 }
 
-/// Help and single panels cover the conversation, and nothing else.
-fn draw_overlay(state: &mut State, skin: &Skin, overlay: Overlay, layout: &Layout, seconds: u64, buffer: &mut Buffer) {
-    let area = if overlay == Overlay::Help { help_area(layout) } else { layout.text() };
+fn draw_help(state: &mut State, skin: &Skin, area: Rect, buffer: &mut Buffer) {
+    let lines = help::lines(skin, area.width.into());
+    let last = lines.len().saturating_sub(area.height.into());
+    state.help_top = state.help_top.min(last);
+    for (y, line) in (area.y..area.bottom()).zip(&lines[state.help_top..]) {
+        buffer.set_line(area.x, y, line, area.width);
+    }
+}
+
+/// A panel that has no room beside the conversation, above it.
+fn draw_panel(state: &mut State, skin: &Skin, panel: Panel, layout: &Layout, seconds: u64, buffer: &mut Buffer) {
+    let area = layout.text();
+    let chart_rows = usize::from(area.height).saturating_sub(4).clamp(1, 8);
+    let lines = panel.lines(state, skin, area.width.into(), chart_rows);
+    let heading = heading(state, skin, panel, layout.conversation.width.into());
+    draw_above(state, skin, Some(heading), &lines, layout, seconds, buffer);
+}
+
+fn draw_list(state: &mut State, skin: &Skin, layout: &Layout, seconds: u64, buffer: &mut Buffer) {
+    let area = layout.text();
+    let Some(Overlay::List(picker)) = &state.overlay else { return };
+    let lines = picker_view::lines(picker, skin, area.width.into(), area.height.into());
+    draw_above(state, skin, None, &lines, layout, seconds, buffer);
+}
+
+/// These lines at the top, below a heading and above a rule; the conversation goes on below them.
+fn draw_above(
+    state: &mut State,
+    skin: &Skin,
+    heading: Option<Text>,
+    lines: &[Text],
+    layout: &Layout,
+    seconds: u64,
+    buffer: &mut Buffer,
+) {
+    let area = layout.text();
     if area.is_empty() {
         return;
     }
-    let columns = usize::from(area.width);
-    match overlay {
-        Overlay::Help => {
-            let lines = help::lines(skin, columns);
-            let last = lines.len().saturating_sub(area.height.into());
-            state.help_top = state.help_top.min(last);
-            for (y, line) in (area.y..area.bottom()).zip(&lines[state.help_top..]) {
-                buffer.set_line(area.x, y, line, area.width);
-            }
-        }
-        Overlay::Panel(panel) => {
-            let height = usize::from(area.height);
-            let lines = panel.lines(state, skin, columns, height.saturating_sub(4).clamp(1, 8));
-            // What a low screen has no room for: the rule below first, then the heading, the lines never.
-            let heading_rows = usize::from(height > 1);
-            let body = lines.len().min(height - heading_rows);
-            let rule_rows = usize::from(height > heading_rows + body);
-            let shown = (heading_rows + body + rule_rows) as u16;
-            let top = Rect { height: shown, ..layout.conversation };
-            let below = Rect { y: area.y + shown, height: area.height - shown, ..area };
-            // The conversation goes on below the panel.
-            state.conversation.lay_out(columns, below.height.into());
-            transcript::draw(state, skin, below, seconds, buffer);
-            if heading_rows > 0 {
-                buffer.set_line(top.x, top.y, &heading(state, skin, panel, top.width.into()), top.width);
-            }
-            for (y, line) in (top.y + heading_rows as u16..).zip(lines.iter().take(body)) {
-                buffer.set_line(area.x, y, line, area.width);
-            }
-            if rule_rows > 0 {
-                let rule = skin.glyphs.rule(top.width.into());
-                buffer.set_stringn(top.x, top.bottom() - 1, rule, top.width.into(), skin.theme.border);
-            }
-        }
+    let height = usize::from(area.height);
+    // What a low screen has no room for: the rule below first, then the heading, the lines never.
+    let heading_rows = usize::from(heading.is_some() && height > 1);
+    let body = lines.len().min(height - heading_rows);
+    let rule_rows = usize::from(height > heading_rows + body);
+    let shown = (heading_rows + body + rule_rows) as u16;
+    let top = Rect { height: shown, ..layout.conversation };
+    let below = Rect { y: area.y + shown, height: area.height - shown, ..area };
+    state.conversation.lay_out(area.width.into(), below.height.into());
+    transcript::draw(state, skin, below, seconds, buffer);
+    if let Some(heading) = heading.filter(|_| heading_rows > 0) {
+        buffer.set_line(top.x, top.y, &heading, top.width);
+    }
+    for (y, line) in (top.y + heading_rows as u16..).zip(lines.iter().take(body)) {
+        buffer.set_line(area.x, y, line, area.width);
+    }
+    if rule_rows > 0 {
+        let rule = skin.glyphs.rule(top.width.into());
+        buffer.set_stringn(top.x, top.bottom() - 1, rule, top.width.into(), skin.theme.border);
     }
 }
 

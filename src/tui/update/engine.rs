@@ -4,11 +4,11 @@ use std::time::Instant;
 
 use crate::engine::{EngineSnapshot, FinishReason, GenerationEvent, LaneChange, LaneState, Usage};
 
-use super::consent;
-use super::conversation::{Block, Kind, Level};
-use super::event::{Effect, Event};
-use super::state::{EngineState, REFRESH_PERIOD, State};
-use super::update::{return_queue, submit};
+use super::super::consent;
+use super::super::conversation::{Block, Kind, Level};
+use super::super::event::{Effect, Event};
+use super::super::state::{EngineState, REFRESH_PERIOD, State};
+use super::send::{return_queue, submit};
 
 pub fn on_event(state: &mut State, event: Event, now: Instant, effects: &mut Vec<Effect>) {
     state.dirty = true;
@@ -121,7 +121,7 @@ fn on_generation(state: &mut State, event: GenerationEvent, now: Instant, effect
             }
             let LaneChange { from, to, after_tokens, reason, .. } = change;
             let tokens = if after_tokens == 1 { "token" } else { "tokens" };
-            let reason = super::text::sanitize::one_line(&reason);
+            let reason = super::super::text::sanitize::one_line(&reason);
             state.conversation.add_mark(block, format!("{from} to {to} after {after_tokens} {tokens}: {reason}"));
             effects.push(Effect::RefreshSnapshot);
         }
@@ -150,7 +150,7 @@ fn ending(reason: &FinishReason, usage: Usage) -> Option<(Level, String)> {
         }
         FinishReason::Cancelled => Some((Level::Warning, "cancelled".to_string())),
         FinishReason::Error(message) => {
-            Some((Level::Error, format!("error: {}", super::text::sanitize::sanitize(message))))
+            Some((Level::Error, format!("error: {}", super::super::text::sanitize::sanitize(message))))
         }
     }
 }

@@ -4,9 +4,10 @@ use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use pretty_assertions::assert_eq;
 use proptest::prelude::*;
 
-use super::super::conversation::Block;
+use super::super::conversation::{Block, Kind, Level};
 use super::super::fixtures::{Desk, bill, decision, lane_change, ms, snapshot, snapshot_with};
 use super::super::panels::Panel;
+use super::super::state::Overlay;
 use super::*;
 use crate::engine::{ContextTrim, FinishReason, GenerationEvent, LaneId, LaneState, Role, RoutingDecision};
 
@@ -397,24 +398,40 @@ fn a_failed_engine_says_why_and_keeps_what_was_typed() {
     assert_eq!(desk.state.composer.text(), "early");
 }
 
+fn open_panel(desk: &Desk) -> Option<Panel> {
+    desk.state.overlay.as_ref().and_then(Overlay::panel)
+}
+
+#[test]
+fn a_command_is_chosen_from_a_list() {
+    let mut desk = Desk::ready();
+    desk.key(KeyCode::F(2));
+    desk.type_text("thk");
+    desk.key(KeyCode::Enter);
+    assert_eq!((desk.state.composer.text(), desk.state.overlay.is_none()), ("/think ", true));
+    desk.key(KeyCode::F(2));
+    desk.key(KeyCode::Down);
+    desk.key(KeyCode::Enter);
+    assert_eq!(desk.state.composer.text(), "/clear ");
+}
+
 #[test]
 fn tab_walks_through_the_panels_that_have_no_room() {
     let mut desk = Desk::ready();
     let mut seen = Vec::new();
     for _ in 0..7 {
         desk.key(KeyCode::Tab);
-        seen.push(desk.state.overlay);
+        seen.push(open_panel(&desk));
     }
-    let open = |panel| Some(Overlay::Panel(panel));
     use Panel::{Cost, Device, Lane, Latency, Route, Speed};
-    assert_eq!(seen, [open(Lane), open(Speed), open(Latency), open(Route), open(Device), open(Cost), None]);
+    assert_eq!(seen, [Some(Lane), Some(Speed), Some(Latency), Some(Route), Some(Device), Some(Cost), None]);
     desk.key(KeyCode::BackTab);
-    assert_eq!(desk.state.overlay, open(Cost));
+    assert_eq!(open_panel(&desk), Some(Cost));
     assert_eq!(desk.key(KeyCode::Esc), []);
-    assert_eq!(desk.state.overlay, None);
+    assert!(desk.state.overlay.is_none());
     desk.event(Event::Resize { columns: 120, rows: 40 });
     desk.key(KeyCode::Tab);
-    assert_eq!(desk.state.overlay, None, "a wide screen shows them all");
+    assert!(desk.state.overlay.is_none(), "a wide screen shows them all");
     desk.event(Event::Resize { columns: 120, rows: 24 });
     desk.key(KeyCode::Tab);
     assert!(desk.state.overlay.is_some(), "a low one does not");

@@ -1,0 +1,77 @@
+//! What each slash command does.
+
+use std::time::Instant;
+
+use crate::engine::{LaneId, LaneState};
+use crate::ledger::Total;
+
+use super::super::command::{self, Typed};
+use super::super::consent;
+use super::super::event::{Effect, Exit};
+use super::super::state::{Overlay, State};
+use super::super::text;
+use super::send::cancel;
+
+pub(super) fn run_command(state: &mut State, now: Instant, effects: &mut Vec<Effect>) {
+    let typed = state.composer.text().to_string();
+    match command::parse(&typed) {
+        Typed::Quit => effects.push(Effect::Quit(Exit::Quit)),
+        Typed::Help => {
+            state.composer.take();
+            state.overlay = Some(Overlay::Help);
+        }
+        Typed::Clear => {
+            state.composer.take();
+            if state.busy() {
+                cancel(state, now, effects);
+            }
+            state.conversation.clear();
+            state.queue.clear();
+            consent::forget(state);
+            state.answer = None;
+            (state.bill, state.spent) = (None, Total::default());
+            state.overlay = None;
+        }
+        Typed::Lane(lane) => {
+            let absent = lane.and_then(|id| absence(state, id));
+            state.hint = Some(match (lane, absent) {
+                (Some(id), Some(reason)) => format!("no {id} lane: {reason}"),
+                (Some(id), None) => format!("{id} answers from now on; /auto lets ortalk choose again"),
+                (None, _) => "ortalk chooses where to answer".to_string(),
+            });
+            if lane.is_none_or(|id| absence(state, id).is_none()) {
+                state.composer.take();
+                state.settings.lane = lane;
+            }
+        }
+        Typed::Think(on) => {
+            state.composer.take();
+            let objection = state.snapshot().and_then(|snapshot| snapshot.thinking.objection(on));
+            state.settings.thinking = Some(on);
+            state.hint = Some(match (objection, on) {
+                (Some(objection), _) => objection.to_string(),
+                (None, true) => "thinks before it answers from now on".to_string(),
+                (None, false) => "answers without thinking from now on".to_string(),
+            });
+        }
+        Typed::Unknown(word) => {
+            let word = text::truncate(word, 20, "...");
+            state.hint = Some(format!("'{word}' is no command, F1 lists them; a space in front sends it"));
+        }
+        Typed::Misused { word, takes } => {
+            state.hint = Some(format!("{word} takes {takes}; a space in front sends it"));
+        }
+        Typed::Message(_) => {}
+    }
+}
+
+/// Why there is no such lane; `None` too while that is not known.
+pub(super) fn absence(state: &State, id: LaneId) -> Option<String> {
+    let Some(lane) = state.snapshot()?.lanes.iter().find(|lane| lane.id == id) else {
+        return (id == LaneId::Remote).then(|| "the settings name no server".to_owned());
+    };
+    match &lane.state {
+        LaneState::Absent { reason } => Some(text::sanitize::one_line(reason)),
+        LaneState::Ready | LaneState::Loading { .. } | LaneState::Failed { .. } => None,
+    }
+}

@@ -1,0 +1,170 @@
+//! What keys do: the one place where an action of the table of keys becomes a change of the state.
+
+use std::time::Instant;
+
+use crossterm::event::KeyEvent;
+
+use super::super::composer::Motion;
+use super::super::consent::{self, Gate};
+use super::super::conversation::Conversation;
+use super::super::event::{Effect, Exit, SuspendedBy};
+use super::super::keys::{self, Action, Context, Meaning};
+use super::super::layout::Mode;
+use super::super::panels;
+use super::super::state::{Overlay, QUIT_WINDOW, State};
+use super::list;
+use super::send::{cancel, return_queue, send, typed};
+
+pub(super) fn on_key(state: &mut State, key: KeyEvent, now: Instant, effects: &mut Vec<Effect>) {
+    state.dirty = true;
+    state.hint = None;
+    let meaning = keys::meaning(key, state.context());
+    let armed = state.quit_armed.take();
+    match meaning {
+        Meaning::Type(c) if state.gate == Gate::Asking => consent::answer(state, c, now, effects),
+        Meaning::Type(c) if state.context() == Context::List => list::filter(state, c.encode_utf8(&mut [0; 4])),
+        Meaning::Type(c) => {
+            close_help(state);
+            state.composer.insert(c.encode_utf8(&mut [0; 4]));
+            typed(state, now);
+        }
+        Meaning::Nothing => {}
+        Meaning::Do(Action::Interrupt) => interrupt(state, armed, now, effects),
+        Meaning::Do(action) => act(state, action, now, effects),
+    }
+}
+
+pub(super) fn act(state: &mut State, action: Action, now: Instant, effects: &mut Vec<Effect>) {
+    if state.help_is_open() && scroll_help(state, action) || list::act(state, action, now, effects) {
+        return;
+    }
+    let columns = state.composer_columns();
+    match action {
+        Action::Send => {
+            close_help(state);
+            send(state, now, effects);
+        }
+        Action::NewLine => {
+            state.composer.insert("\n");
+            typed(state, now);
+        }
+        Action::Escape => {
+            if state.overlay.take().is_none() {
+                if state.busy() {
+                    cancel(state, now, effects);
+                } else if !state.queue.is_empty() {
+                    return_queue(state, now);
+                } else if !state.conversation.is_following() {
+                    state.conversation.follow();
+                }
+            }
+        }
+        Action::Interrupt => {}
+        Action::DeleteOrQuit if state.composer.is_empty() => effects.push(Effect::Quit(Exit::Quit)),
+        Action::DeleteOrQuit => {
+            state.composer.delete(Motion::Right, false);
+            typed(state, now);
+        }
+        Action::Suspend => effects.push(Effect::Suspend { by: SuspendedBy::Key }),
+        Action::Repaint => effects.push(Effect::Repaint),
+        Action::Help => {
+            state.help_top = 0;
+            state.overlay = if state.help_is_open() { None } else { Some(Overlay::Help) };
+        }
+        Action::Commands => list::open_commands(state),
+        Action::Thinking => state.conversation.toggle_thinking(),
+        Action::NextPanel => cycle_panel(state, 1),
+        Action::PreviousPanel => cycle_panel(state, -1),
+        Action::PageUp => scroll(state, |c| c.page(-1)),
+        Action::PageDown => scroll(state, |c| c.page(1)),
+        Action::ScrollUp => scroll(state, |c| c.scroll_by(-1)),
+        Action::ScrollDown => scroll(state, |c| c.scroll_by(1)),
+        Action::Top => scroll(state, |c| c.scroll_to(0)),
+        Action::Follow => state.conversation.follow(),
+        Action::Home if state.composer.is_empty() => scroll(state, |c| c.scroll_to(0)),
+        Action::Home => state.composer.move_cursor(Motion::LineStart),
+        Action::End if state.composer.is_empty() || !state.conversation.is_following() => state.conversation.follow(),
+        Action::End => state.composer.move_cursor(Motion::LineEnd),
+        Action::Up => {
+            state.composer.up(columns);
+            typed(state, now);
+        }
+        Action::Down => {
+            state.composer.down(columns);
+            typed(state, now);
+        }
+        Action::Move(motion) => state.composer.move_cursor(motion),
+        Action::Delete(motion) => {
+            state.composer.delete(motion, false);
+            typed(state, now);
+        }
+        Action::Kill(motion) => {
+            state.composer.delete(motion, true);
+            typed(state, now);
+        }
+        Action::Yank => {
+            state.composer.yank();
+            typed(state, now);
+        }
+    }
+}
+
+/// The keys that scroll, while the help is open. The drawing keeps it within the text.
+pub(super) fn scroll_help(state: &mut State, action: Action) -> bool {
+    let page = isize::from(state.rows as i16 / 2).max(1);
+    let step = match action {
+        Action::Up | Action::ScrollUp => -1,
+        Action::Down | Action::ScrollDown => 1,
+        Action::PageUp => -page,
+        Action::PageDown => page,
+        _ => return false,
+    };
+    state.help_top = state.help_top.saturating_add_signed(step);
+    true
+}
+
+pub(super) fn scroll(state: &mut State, by: impl FnOnce(&mut Conversation)) {
+    state.lay_out();
+    by(&mut state.conversation);
+}
+
+pub(super) fn close_help(state: &mut State) {
+    if state.help_is_open() {
+        state.overlay = None;
+    }
+}
+
+/// Opens the next of the panels that the layout has no room for, and after the last one none.
+pub(super) fn cycle_panel(state: &mut State, step: isize) {
+    let layout = state.layout();
+    let hidden = if layout.mode == Mode::Wide { panels::folded(state, layout.panels) } else { panels::ALL.to_vec() };
+    if hidden.is_empty() {
+        state.overlay = None;
+        return;
+    }
+    let current = state.overlay.as_ref().and_then(Overlay::panel);
+    let current = current.and_then(|panel| hidden.iter().position(|p| *p == panel)).map(|at| at as isize);
+    let next = match current {
+        Some(at) => at + step,
+        None if step > 0 => 0,
+        None => hidden.len() as isize - 1,
+    };
+    state.overlay = usize::try_from(next).ok().and_then(|at| hidden.get(at)).map(|panel| Overlay::Panel(*panel));
+}
+
+pub(super) fn interrupt(state: &mut State, armed: Option<Instant>, now: Instant, effects: &mut Vec<Effect>) {
+    if armed.is_some_and(|at| now < at + QUIT_WINDOW) {
+        effects.push(Effect::Quit(Exit::Quit));
+        return;
+    }
+    state.overlay = None;
+    if state.busy() {
+        cancel(state, now, effects);
+    } else if !state.composer.is_empty() || !state.queue.is_empty() {
+        state.queue.clear();
+        state.gate = Gate::Open;
+        state.composer.clear();
+        typed(state, now);
+    }
+    state.quit_armed = Some(now);
+}

@@ -1,0 +1,77 @@
+//! What each event does: `update(&mut State, Event, now) -> Vec<Effect>`. Pure: no I/O and no clock of its own.
+//!
+//! Keys are in `keys`, commands in `commands`, the way of a message in `send`, what the engine reports in
+//! `engine`, lists to choose from in `list`.
+
+mod commands;
+mod engine;
+mod keys;
+mod list;
+mod send;
+
+use std::time::Instant;
+
+use super::event::{Effect, Event, Exit, Signal, SuspendedBy};
+use super::keys::Context;
+use super::state::{EngineState, QUIT_WINDOW, State};
+
+pub use send::{return_queue, submit_now};
+
+pub fn update(state: &mut State, event: Event, now: Instant) -> Vec<Effect> {
+    let mut effects = Vec::new();
+    state.now = now;
+    match event {
+        Event::Key(key) => keys::on_key(state, key, now, &mut effects),
+        Event::Paste(text) if state.context() == Context::List => {
+            list::filter(state, &text);
+            state.dirty = true;
+        }
+        Event::Paste(text) => {
+            state.composer.insert(&text);
+            state.overlay = None;
+            send::typed(state, now);
+        }
+        Event::Resize { columns, rows } => {
+            (state.columns, state.rows) = (columns, rows);
+            state.dirty = true;
+        }
+        Event::Signal(Signal::Terminate(number)) => effects.push(Effect::Quit(Exit::Signal(number))),
+        Event::Signal(Signal::Stop) => effects.push(Effect::Suspend { by: SuspendedBy::Signal }),
+        Event::Signal(Signal::Continue) => effects.push(Effect::Repaint),
+        Event::InputLost => effects.push(Effect::Quit(Exit::TerminalLost)),
+        Event::Tick => on_tick(state, now, &mut effects),
+        Event::EngineLoaded(_)
+        | Event::EngineFailed(_)
+        | Event::Snapshot(_)
+        | Event::Generation(_)
+        | Event::GenerationLost
+        | Event::Previewed { .. }
+        | Event::Billed(_)
+        | Event::Weighed(_)
+        | Event::Device(_) => engine::on_event(state, event, now, &mut effects),
+    }
+    effects
+}
+
+fn on_tick(state: &mut State, now: Instant, effects: &mut Vec<Effect>) {
+    if state.quit_armed.is_some_and(|at| now >= at + QUIT_WINDOW) {
+        state.quit_armed = None;
+        state.dirty = true;
+    }
+    if matches!(state.engine, EngineState::Loading { .. }) {
+        state.dirty = true; // it shows how long it takes
+    }
+    if state.refresh.is_some_and(|due| now >= due) {
+        state.refresh = None;
+        effects.push(Effect::RefreshSnapshot);
+    }
+    if state.preview.due.is_some_and(|due| now >= due) {
+        send::ask_router(state, effects);
+    }
+}
+
+#[cfg(test)]
+mod tests;
+
+#[cfg(test)]
+mod thinking_tests;

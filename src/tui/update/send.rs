@@ -1,0 +1,111 @@
+//! The way of a message: typed, weighed by the router, queued, submitted, taken back.
+
+use std::time::Instant;
+
+use crate::engine::ChatRequest;
+
+use super::super::answer::Answer;
+use super::super::command::{self, Typed};
+use super::super::consent::{self, Gate};
+use super::super::conversation::{AnswerHeader, Kind, Level};
+use super::super::event::Effect;
+use super::super::state::{EngineState, PREVIEW_DELAY, State};
+use super::commands::run_command;
+use super::engine;
+
+/// The composer's text may have changed.
+pub(super) fn typed(state: &mut State, now: Instant) {
+    state.dirty = true;
+    if nothing_to_send(state) {
+        state.preview.due = None;
+        state.preview.shown = None;
+    } else {
+        state.preview.due = Some(now + PREVIEW_DELAY);
+    }
+}
+
+/// Asks the router about what is typed, unless it is busy or was asked already.
+pub(super) fn ask_router(state: &mut State, effects: &mut Vec<Effect>) {
+    state.preview.due = None;
+    if state.preview.asked.is_some() || state.busy() || state.snapshot().is_none() || nothing_to_send(state) {
+        return;
+    }
+    let revision = state.composer.revision();
+    state.preview.asked = Some(revision);
+    let request = state.request(state.composer.text());
+    // Where a person would be asked, the router speaks of what follows a yes.
+    let allow_remote = request.allow_remote || consent::is_undecided(state);
+    effects.push(Effect::Preview { revision, request: ChatRequest { allow_remote, ..request } });
+}
+
+pub(super) fn nothing_to_send(state: &State) -> bool {
+    match command::parse(state.composer.text()) {
+        Typed::Message(message) => message.text.trim().is_empty(),
+        _ => true,
+    }
+}
+
+pub(super) fn send(state: &mut State, now: Instant, effects: &mut Vec<Effect>) {
+    if state.composer.text().trim().is_empty() {
+        return;
+    }
+    if !matches!(command::parse(state.composer.text()), Typed::Message(_)) {
+        return run_command(state, now, effects);
+    }
+    if matches!(state.engine, EngineState::Failed(_)) {
+        state.hint = Some("there is no engine to answer".to_string());
+        return;
+    }
+    if state.gate == Gate::Asking {
+        return;
+    }
+    let message = state.composer.take();
+    state.preview.shown = None;
+    state.preview.due = None;
+    state.conversation.follow();
+    if state.busy() || state.snapshot().is_none() || state.gate != Gate::Open {
+        state.queue.push(message);
+    } else {
+        submit(state, &message, now, effects);
+    }
+}
+
+/// Sends what was typed, unless a person has to be asked; there must be an engine and no running answer.
+pub(super) fn submit(state: &mut State, typed: &str, now: Instant, effects: &mut Vec<Effect>) {
+    if !consent::hold(state, typed, effects) {
+        submit_now(state, typed, now, effects);
+    }
+}
+
+pub fn submit_now(state: &mut State, typed: &str, now: Instant, effects: &mut Vec<Effect>) {
+    let request = state.request(typed);
+    let model = state.snapshot().map(|snapshot| snapshot.model.clone()).unwrap_or_default();
+    state.conversation.add(Kind::User, command::message(typed).text);
+    let header = AnswerHeader { model, running: true, ..AnswerHeader::default() };
+    let block = state.conversation.add(Kind::Answer(header), "");
+    state.answer = Some(Answer::new(block, now));
+    state.bill = None;
+    effects.push(Effect::Submit(request));
+}
+
+/// Ends the running answer and keeps what it has said.
+pub(super) fn cancel(state: &mut State, now: Instant, effects: &mut Vec<Effect>) {
+    effects.push(Effect::CancelGeneration);
+    engine::close_answer(state, Some((Level::Warning, "cancelled".to_string())));
+    return_queue(state, now);
+    effects.push(Effect::RefreshSnapshot);
+}
+
+/// Gives messages that were not sent back to the composer: after a cancel nobody may want them any more.
+pub fn return_queue(state: &mut State, now: Instant) {
+    state.gate = Gate::Open;
+    if state.queue.is_empty() {
+        return;
+    }
+    let mut text = std::mem::take(&mut state.queue).join("\n");
+    if !state.composer.is_empty() {
+        text = format!("{text}\n{}", state.composer.text());
+    }
+    state.composer.replace(text);
+    typed(state, now);
+}
