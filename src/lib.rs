@@ -24,5 +24,6 @@ pub mod paths;
 pub mod provision;
 pub mod remote;
 pub mod server;
+pub mod store;
 pub mod telemetry;
 pub mod tui;
