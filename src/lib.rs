@@ -26,3 +26,4 @@ pub mod remote;
 pub mod server;
 pub mod telemetry;
 pub mod tui;
+pub mod wire;

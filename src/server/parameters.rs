@@ -4,9 +4,9 @@ use serde_json::{Value, json};
 
 use super::app::App;
 use super::error::ApiError;
-use super::extension::RequestExtension;
 use super::fields::{Fields, wrong_type, wrong_value};
 use crate::engine::{LaneId, Policy, Sampling};
+use crate::wire::RequestExtension;
 
 /// As OpenAI limits them.
 const MOST_STOPS: usize = 4;

@@ -1,8 +1,12 @@
+use std::time::Instant;
+
 use serde_json::json;
 
 use super::*;
 use crate::engine::{
-    EngineSnapshot, LaneState, LaneStatus, MeasuredRates, MemoryPlan, Placement, RemoteStatus, ThinkingChoice,
+    self, ContextTrim, EngineSnapshot, FinishReason, GenerationEvent, LaneChange, LaneId, LaneState, LaneStatus,
+    MeasuredRates, MemoryPlan, Placement, Policy, PrefillProgress, RemoteStatus, RoutingDecision, Rule, ThinkingChoice,
+    TokenLogprob, TokenLogprobs,
 };
 
 fn decision() -> RoutingDecision {
