@@ -22,6 +22,7 @@ mod onnx_file;
 pub mod onnx_runtime;
 pub mod paths;
 pub mod provision;
+pub mod race;
 pub mod remote;
 pub mod server;
 pub mod telemetry;
