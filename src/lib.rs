@@ -25,6 +25,7 @@ pub mod provision;
 pub mod race;
 pub mod remote;
 pub mod server;
+pub mod store;
 pub mod telemetry;
 pub mod tui;
 pub mod wire;
