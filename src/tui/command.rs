@@ -46,6 +46,12 @@ pub const COMMANDS: &[Command] = &[
             _ => None,
         },
     },
+    Command {
+        name: "/theme",
+        takes: "a theme's name, or nothing",
+        help: "choose a colour theme",
+        parse: |rest| Some(Typed::Theme(rest)),
+    },
     Command { name: "/quit", takes: "", help: "leave ortalk", parse: |rest| alone(rest, Typed::Quit) },
     Command { name: "/exit", takes: "", help: "", parse: |rest| alone(rest, Typed::Quit) },
 ];
@@ -78,6 +84,8 @@ pub enum Typed<'a> {
     Lane(Option<LaneId>),
     /// Messages from now on: think before answering, or do not.
     Think(bool),
+    /// The colour theme of this name; an empty one shows the list.
+    Theme(&'a str),
     Message(Message<'a>),
     /// A word behind a slash that is no command; it is never sent to the model by mistake.
     Unknown(&'a str),
