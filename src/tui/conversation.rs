@@ -208,7 +208,7 @@ impl Conversation {
     }
 
     /// The rows in view: which block, and what of it.
-    pub fn visible(&self) -> Vec<(usize, Row)> {
+    pub fn visible(&self) -> Vec<(usize, Row<'_>)> {
         let mut skip = self.top_row();
         let mut rows = Vec::with_capacity(self.height);
         for (number, block) in self.blocks.iter().enumerate() {
