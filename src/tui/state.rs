@@ -17,6 +17,8 @@ use super::consent::{Consent, Gate};
 use super::conversation::Conversation;
 use super::keys::Context;
 use super::layout::Layout;
+use super::looks::Looks;
+use super::palette::Depth;
 use super::panels::Panel;
 use super::picker::Picker;
 
@@ -88,6 +90,7 @@ pub struct State {
     /// When to look at the engine again.
     pub refresh: Option<Instant>,
     pub overlay: Option<Overlay>,
+    pub looks: Looks,
     /// The first line of the help in view.
     pub help_top: usize,
     /// A short message in the footer, gone with the next key.
@@ -123,6 +126,7 @@ impl State {
             preview: Preview::default(),
             refresh: None,
             overlay: None,
+            looks: Looks::new(Depth::Full),
             help_top: 0,
             hint: None,
             quit_armed: None,

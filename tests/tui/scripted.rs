@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use ortalk::config::ScreenSettings;
 use ortalk::engine::*;
 use ortalk::telemetry::Reading;
 use ortalk::telemetry::device::DeviceSample;
@@ -44,6 +45,8 @@ pub fn run(scenario: &str) {
             allow_remote: false,
         },
         theme: std::env::var("ORTALK_TUI_THEME").ok(),
+        themes: std::env::temp_dir().join("no-such-folder"),
+        screen: ScreenSettings::default(),
         log_file: std::env::var_os(LOG).map_or_else(|| std::env::temp_dir().join("ortalk-test.log"), Into::into),
     };
     match ortalk::tui::run(options) {
