@@ -4,8 +4,9 @@
 
 use std::ffi::OsStr;
 
-use super::text::rows::Sign;
 use crate::config::Unicode;
+
+use super::text::rows::Sign;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Glyphs {
