@@ -50,6 +50,11 @@ impl Paths {
         self.config.join("config.toml")
     }
 
+    /// Colour themes of the user's own, one file each.
+    pub fn themes(&self) -> PathBuf {
+        self.config.join("themes")
+    }
+
     /// Model folders that ortalk built, one folder each.
     pub fn models(&self) -> PathBuf {
         self.cache.join("models")
