@@ -3,26 +3,32 @@
 use std::process::ExitCode;
 use std::sync::Arc;
 
+use super::chats;
 use super::faults;
 use super::fetch::AfterFetch;
 use super::session;
-use crate::cli::ChatArgs;
+use crate::cli::{ChatArgs, KeepArgs};
+use crate::config::Settings;
 use crate::decoder::lane_processes;
+use crate::paths::Paths;
 use crate::telemetry::device::DeviceSampler;
 use crate::tui::{self, Backend, TuiOptions};
 
-pub fn run(args: &ChatArgs) -> anyhow::Result<ExitCode> {
+pub fn run(keep: &KeepArgs, args: &ChatArgs) -> anyhow::Result<ExitCode> {
     // Before anything is fetched: a script that meant `run` should not wait for a download to hear it.
     tui::require_terminal()?;
+    // A conversation that is not there is said before anything is fetched, too.
+    let paths = Paths::discover()?;
+    let chats = chats::options(keep, args, &Settings::load(&paths.settings_file())?, &paths)?;
     let prepared = session::prepare(args, AfterFetch::LeaveSignals)?;
     let mut sampler = DeviceSampler::new();
-    let paths = prepared.paths.clone();
     let exit = tui::run(TuiOptions {
         answers: prepared.answers.clone(),
         server: None,
         theme: prepared.settings.theme.clone(),
         themes: prepared.paths.themes(),
         screen: prepared.settings.screen,
+        chats: Some(chats),
         log_file: prepared.paths.log_file(),
         books: Some(prepared.books("chat")),
         sample: Some(Box::new(move || sampler.sample(&lane_processes()))),

@@ -13,6 +13,7 @@ use crate::bill::{Books, Tab};
 use crate::engine::{ChatRequest, EngineSnapshot, GenerationEvent, GenerationStream, RoutingDecision};
 
 use super::backend::Backend;
+use super::chats::{ChatOptions, Shelf, Wish};
 use super::event::{Effect, Event, Exit, SuspendedBy};
 use super::frames::FrameLimiter;
 use super::skin::Skin;
@@ -43,12 +44,21 @@ struct Driver {
     books: Option<Books>,
     /// The running answer's.
     tab: Option<Tab>,
+    /// Kept conversations.
+    shelf: Option<Shelf>,
     sender: UnboundedSender<Message>,
     limiter: FrameLimiter,
 }
 
 /// Runs until the reader quits or the terminal is gone.
-pub fn run(state: State, skin: Skin, load: Load, sample: Option<Sample>, books: Option<Books>) -> io::Result<Exit> {
+pub fn run(
+    state: State,
+    skin: Skin,
+    load: Load,
+    sample: Option<Sample>,
+    books: Option<Books>,
+    chats: Option<ChatOptions>,
+) -> io::Result<Exit> {
     terminal::install_panic_hook();
     let (sender, receiver) = unbounded_channel();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
@@ -74,9 +84,13 @@ pub fn run(state: State, skin: Skin, load: Load, sample: Option<Sample>, books: 
         stream: None,
         books,
         tab: None,
+        shelf: None,
         sender,
         limiter: FrameLimiter::default(),
     };
+    if let Some(chats) = chats {
+        driver.open_shelf(chats)?;
+    }
     let result = runtime.block_on(driver.run(receiver));
     // The screen first, then the engine, whose threads may take a moment.
     drop(driver);
@@ -152,6 +166,7 @@ impl Driver {
 
     fn draw(&mut self, now: Instant) -> io::Result<()> {
         self.state.dirty = false;
+        self.shelf.iter_mut().for_each(Shelf::settle);
         self.skin.theme = self.state.looks.theme();
         let (state, skin) = (&mut self.state, &self.skin);
         self.screen.draw(|frame| view::draw(state, skin, now, frame))?;
@@ -212,6 +227,7 @@ impl Driver {
     }
 
     fn handle(&mut self, event: Event) -> io::Result<Option<Exit>> {
+        self.state.chats.wall = chrono::Utc::now();
         for effect in update(&mut self.state, event, Instant::now()) {
             if let Some(exit) = self.perform(effect)? {
                 return Ok(Some(exit));
@@ -244,6 +260,12 @@ impl Driver {
                     return self.handle(Event::Snapshot(snapshot));
                 }
             }
+            Effect::Chats(wish) => {
+                if let Some(news) = self.shelf.as_mut().and_then(|shelf| shelf.perform(wish)) {
+                    return self.handle(Event::Chats(news));
+                }
+            }
+            Effect::Copy(_) => {}
             Effect::Suspend { by } => {
                 if by == SuspendedBy::Key && !platform::can_stop() {
                     self.state.hint = Some("there is no shell to go back to".to_string());
@@ -266,6 +288,20 @@ impl Driver {
 type Answered = Result<RoutingDecision, String>;
 
 impl Driver {
+    fn open_shelf(&mut self, chats: ChatOptions) -> io::Result<()> {
+        let sender = self.sender.clone();
+        let tell = move |news| drop(sender.send(Message::Event(Event::Chats(news))));
+        let shelf = self.shelf.insert(Shelf::open(chats.store, tell)?);
+        if let Some(id) = chats.resume {
+            self.state.chats.is_opening = true;
+            shelf
+                .perform(Wish::Open { id, writes: chats.saves })
+                .map(|news| self.handle(Event::Chats(news)))
+                .transpose()?;
+        }
+        Ok(())
+    }
+
     /// On a thread of its own: the tokenizer may take its time.
     fn ask_router(
         &self,

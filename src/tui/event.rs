@@ -8,6 +8,8 @@ use crate::bill::Bill;
 use crate::engine::{ChatRequest, EngineSnapshot, GenerationEvent, RoutingDecision};
 use crate::telemetry::device::DeviceSample;
 
+use super::chats::{News, Wish};
+
 #[derive(Debug, Clone)]
 pub enum Event {
     /// A key was pressed or repeats; releases are dropped by the input thread.
@@ -38,6 +40,8 @@ pub enum Event {
     /// What the router said about the message that waits at the head of the queue.
     Weighed(Result<RoutingDecision, String>),
     Device(Box<DeviceSample>),
+    /// What the disk says of kept conversations.
+    Chats(News),
     /// A deadline that `State::deadline` named has come.
     Tick,
     Signal(Signal),
@@ -72,6 +76,10 @@ pub enum Effect {
     Weigh(ChatRequest),
     /// Read the engine's state; answered by `Event::Snapshot`.
     RefreshSnapshot,
+    /// What concerns kept conversations; performed in their order.
+    Chats(Wish),
+    /// Put it into the clipboard.
+    Copy(String),
     /// Give the terminal back and stop the process until it is continued.
     Suspend {
         by: SuspendedBy,

@@ -4,14 +4,12 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use crate::bill::Bill;
-use crate::engine::{
-    AnswerSettings, ChatMessage, ChatRequest, EngineSnapshot, LaneState, LaneStatus, Role, RoutingDecision,
-};
+use crate::engine::{AnswerSettings, ChatRequest, EngineSnapshot, LaneState, LaneStatus, RoutingDecision};
 use crate::ledger::{Prices, Total};
 use crate::telemetry::device::DeviceSample;
 
 use super::answer::Answer;
-use super::command;
+use super::chats::{Ask, ChatList, Chats};
 use super::composer::{Composer, Draft};
 use super::consent::{Consent, Gate};
 use super::conversation::Conversation;
@@ -21,6 +19,7 @@ use super::looks::Looks;
 use super::palette::Depth;
 use super::panels::Panel;
 use super::picker::Picker;
+use super::text::sanitize::one_line;
 
 /// Ctrl-C quits when it is pressed again within this time.
 pub const QUIT_WINDOW: Duration = Duration::from_secs(2);
@@ -42,13 +41,14 @@ pub enum Overlay {
     Help,
     Panel(Panel),
     List(Picker),
+    Chats(ChatList),
 }
 
 impl Overlay {
     pub fn panel(&self) -> Option<Panel> {
         match self {
             Self::Panel(panel) => Some(*panel),
-            Self::Help | Self::List(_) => None,
+            Self::Help | Self::List(_) | Self::Chats(_) => None,
         }
     }
 }
@@ -72,6 +72,7 @@ pub struct State {
     pub columns: u16,
     pub rows: u16,
     pub conversation: Conversation,
+    pub chats: Chats,
     pub composer: Composer,
     /// Messages that wait for the engine or for the running answer.
     pub queue: Vec<Draft>,
@@ -114,6 +115,7 @@ impl State {
             columns: 80,
             rows: 24,
             conversation: Conversation::default(),
+            chats: Chats::default(),
             composer: Composer::default(),
             queue: Vec::new(),
             gate: Gate::Open,
@@ -155,6 +157,8 @@ impl State {
     pub fn context(&self) -> Context {
         match self.overlay {
             Some(Overlay::List(_)) => Context::List,
+            Some(Overlay::Chats(_)) => Context::Chats,
+            None if self.chats.selected.is_some() => Context::Message,
             Some(Overlay::Help | Overlay::Panel(_)) | None => Context::Compose,
         }
     }
@@ -184,6 +188,11 @@ impl State {
         Layout::new(self.columns, self.rows, typed, self.queue.len())
     }
 
+    /// What the conversation is called.
+    pub fn title(&self) -> Option<String> {
+        self.chats.tree.title().map(|title| one_line(&title)).or_else(|| self.conversation.title())
+    }
+
     /// Brings the wrapped lines up to date with the text and the size.
     pub fn lay_out(&mut self) -> Layout {
         let layout = self.layout();
@@ -194,10 +203,9 @@ impl State {
 
     /// What would be sent to answer what was typed.
     pub fn request(&self, typed: &Draft) -> ChatRequest {
-        let (message, lane) = command::message(typed);
-        let turns = self.conversation.messages().into_iter();
-        let request = self.settings.request(turns.chain([ChatMessage::new(Role::User, message.sent())]));
-        ChatRequest { lane: lane.unwrap_or(request.lane), ..request }
+        let Ask { turns, continues, lane } = self.chats.ask(&self.conversation, typed);
+        let request = self.settings.request(turns);
+        ChatRequest { lane: lane.unwrap_or(request.lane), continue_last: continues, ..request }
     }
 
     /// When `update` wants a `Tick`, if nothing else happens before.

@@ -38,14 +38,7 @@ pub struct ChatList {
 
 impl ChatList {
     pub fn new(words: &str) -> Self {
-        Self {
-            words: words.to_owned(),
-            mode: Mode::Search,
-            rows: None,
-            chosen: 0,
-            gone: HashSet::new(),
-            asked: None,
-        }
+        Self { words: words.to_owned(), mode: Mode::Search, rows: None, chosen: 0, gone: HashSet::new(), asked: None }
     }
 
     /// What stands behind the prompt.
@@ -64,7 +57,7 @@ impl ChatList {
     }
 
     pub fn type_text(&mut self, text: &str) {
-        let text = sanitize::one_line(text);
+        let text = sanitize::sanitize(text).replace('\n', " ");
         self.input_mut().push_str(&text);
     }
 

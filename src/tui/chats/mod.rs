@@ -13,7 +13,8 @@ use crate::engine::{AnswerSettings, ChatMessage, LaneId, Role};
 use crate::store::keeper::Report;
 use crate::store::{Record, Store, Tree, export};
 
-use super::command::{self, Message};
+use super::command;
+use super::composer::Draft;
 use super::conversation::{AnswerHeader, Conversation, Kind, Level};
 
 pub use desk::Shelf;
@@ -39,21 +40,33 @@ pub enum Wish {
     /// What comes next begins a new conversation.
     Close,
     /// Go on with another one; without `writes`, only read it.
-    Open { id: String, writes: bool },
-    Rename { id: String, title: String },
+    Open {
+        id: String,
+        writes: bool,
+    },
+    Rename {
+        id: String,
+        title: String,
+    },
     Delete(String),
     Undelete(String),
     /// Search all conversations; answered by `News::Found`.
     Find(String),
     /// Write a file that is not there yet; answered by `News::Exported`.
-    Export { file: String, text: String },
+    Export {
+        file: String,
+        text: String,
+    },
 }
 
 /// What the disk has to say.
 #[derive(Debug, Clone, PartialEq)]
 pub enum News {
     Kept(Report),
-    Found { words: String, rows: Result<Vec<Row>, String> },
+    Found {
+        words: String,
+        rows: Result<Vec<Row>, String>,
+    },
     /// The file's whole name.
     Exported(Result<String, String>),
 }
@@ -135,10 +148,6 @@ impl Chats {
         self.deleted.retain(|deleted| matches!(deleted, Deleted::Conversation(_)));
     }
 
-    pub fn title(&self) -> Option<String> {
-        self.tree.title()
-    }
-
     /// Which of how many messages in one place this is, where there are several.
     pub fn place(&self, id: u32) -> Option<(usize, usize)> {
         let siblings = self.tree.siblings(id);
@@ -146,45 +155,30 @@ impl Chats {
         (siblings.len() > 1).then_some((at + 1, siblings.len()))
     }
 
-    /// What would be sent, and in which lane's name. `turns` of the conversation come before it.
-    pub fn ask<'a>(&self, conversation: &Conversation, typed: &'a str) -> Ask<'a> {
-        let before = |id: u32| conversation.block_of(id).unwrap_or_else(|| conversation.blocks().len());
-        let Message { text, lane } = command::message(typed);
-        let question = |text: &str| ChatMessage::new(Role::User, text);
-        match self.redo {
-            None => Ask { turns: with(conversation.messages(), question(text)), continues: false, text, lane },
-            Some(Redo::Edit(id)) => {
-                Ask { turns: with(conversation.messages_above(before(id)), question(text)), continues: false, text, lane }
-            }
-            // The question is not typed again: it names no lane.
-            Some(Redo::Again(id)) => Ask {
-                turns: with(conversation.messages_above(before(id)), question(typed)),
-                continues: false,
-                text: typed,
-                lane: None,
-            },
-            Some(Redo::Continue(id)) => Ask {
-                turns: conversation.messages_above(before(id) + 1),
-                continues: true,
-                text: typed,
-                lane: None,
-            },
-        }
+    /// What would be sent, and the lane that it names.
+    pub fn ask(&self, conversation: &Conversation, typed: &Draft) -> Ask {
+        let blocks = conversation.blocks().len();
+        let place = |id: u32| conversation.block_of(id).unwrap_or(blocks);
+        let (message, lane) = command::message(typed);
+        // A question that is not typed again names no lane.
+        let (above, question, lane) = match self.redo {
+            None => (blocks, Some(message), lane),
+            Some(Redo::Edit(id)) => (place(id), Some(message), lane),
+            Some(Redo::Again(id)) => (place(id), Some(typed.clone()), None),
+            Some(Redo::Continue(id)) => (place(id) + 1, None, None),
+        };
+        let mut turns = conversation.messages_above(above);
+        let continues = question.is_none();
+        turns.extend(question.map(|question| ChatMessage::new(Role::User, question.sent())));
+        Ask { turns, continues, lane }
     }
 }
 
-fn with(mut turns: Vec<ChatMessage>, last: ChatMessage) -> Vec<ChatMessage> {
-    turns.push(last);
-    turns
-}
-
 /// What is asked of the engine.
-pub struct Ask<'a> {
+pub struct Ask {
     /// To be answered, or where `continues`, to be gone on with.
     pub turns: Vec<ChatMessage>,
     pub continues: bool,
-    /// The question as it is shown.
-    pub text: &'a str,
     /// In place of what holds for all messages, `None` within being the router's choice.
     pub lane: Option<Option<LaneId>>,
 }
@@ -211,7 +205,8 @@ pub fn show(conversation: &mut Conversation, tree: &Tree) {
     let rest: Vec<u32> = next.collect();
     for message in path.iter().filter(|message| rest.contains(&message.id)) {
         let Some(answer) = &message.answer else {
-            let block = conversation.add(Kind::User, &message.text);
+            let shown = message.shown.as_ref().unwrap_or(&message.text);
+            let block = conversation.ask(shown, message.text.clone());
             conversation.set_message(block, message.id);
             continue;
         };

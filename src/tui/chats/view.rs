@@ -4,7 +4,7 @@ use ratatui::text::{Line, Span};
 
 use super::super::glyphs::Glyphs;
 use super::super::skin::{Skin, Text, pad_right, width};
-use super::super::state::State;
+use super::super::state::{Overlay, State};
 use super::super::text::sanitize::one_line;
 use super::super::text::{self, truncate};
 use super::{ChatList, Mode, Redo, Row};
@@ -17,8 +17,11 @@ pub fn place(state: &State, message: Option<u32>, skin: &Skin) -> Vec<Span<'stat
     vec![skin.styled(style, format!("  {previous} {at}/{of} {next}"))]
 }
 
-/// The keys of the message that is selected, or what the next message will do.
+/// The keys of the open list or of the message that is selected, or what the next message will do.
 pub fn footer(state: &State, skin: &Skin, columns: usize) -> Option<Text> {
+    if let Some(Overlay::Chats(list)) = &state.overlay {
+        return Some(keys(list, skin, columns));
+    }
     if let Some(id) = state.chats.selected {
         let is_answer = state.chats.tree.message(id).is_some_and(|message| message.answer.is_some());
         let has_siblings = state.chats.place(id).is_some();
@@ -72,9 +75,6 @@ pub fn lines(list: &ChatList, skin: &Skin, columns: usize, rows: usize) -> Vec<T
         Some(Ok(rows)) => format!("{} of {}", if rows.is_empty() { 0 } else { list.chosen + 1 }, rows.len()),
     };
     let mut lines = vec![skin.spread(input, Line::from(skin.dim(count)), columns)];
-    if rows > 2 {
-        lines.push(keys(list, skin, columns));
-    }
     if let Some(Err(error)) = &list.rows {
         lines.push(skin.fit(Line::from(skin.styled(skin.theme.error, one_line(error))), columns));
     }
@@ -120,15 +120,17 @@ fn first_shown(heights: &[usize], chosen: usize, room: usize) -> usize {
 fn keys(list: &ChatList, skin: &Skin, columns: usize) -> Text {
     let gone = list.chosen().is_some_and(|row| list.gone.contains(&row.found.id));
     let keys: &[(&str, &str)] = match list.mode {
-        Mode::Search => {
-            &[("Enter", "open"), ("Ctrl-R", "rename"), ("Ctrl-D", if gone { "undelete" } else { "delete" }), ("Esc", "back")]
-        }
+        Mode::Search => &[
+            ("Enter", "open"),
+            ("Ctrl-R", "rename"),
+            ("Ctrl-D", if gone { "undelete" } else { "delete" }),
+            ("Esc", "back"),
+        ],
         Mode::Rename { .. } => &[("Enter", "rename"), ("Esc", "leave it")],
     };
     let mut line = Line::default();
     for (key, what) in keys {
-        let lead = if line.spans.is_empty() { "" } else { "   " };
-        line.spans.extend([skin.plain(format!("{lead}{key}")), skin.dim(format!(" {what}"))]);
+        line.spans.extend([skin.plain(format!("   {key}")), skin.dim(format!(" {what}"))]);
     }
     skin.fit(line, columns)
 }

@@ -3,12 +3,14 @@
 
 use std::time::Instant;
 
+use crate::engine::LaneId;
 use crate::store::keeper::{Opened, Report};
 use crate::store::{End, Record, export};
 
 use super::super::chats::{self, ChatList, Deleted, Mode, News, Redo, Wish};
 use super::super::command::ChatCommand;
-use super::super::consent;
+use super::super::composer::Draft;
+use super::super::consent::{self, Gate};
 use super::super::conversation::{AnswerHeader, Kind, Level};
 use super::super::event::Effect;
 use super::super::keys::{Action, Context};
@@ -26,7 +28,7 @@ fn record(state: &mut State, record: Record, effects: &mut Vec<Effect>) {
 }
 
 /// A question and the answer that begins; returns the answer's block.
-pub(super) fn begin(state: &mut State, question: &str, model: String, effects: &mut Vec<Effect>) -> usize {
+pub(super) fn begin(state: &mut State, question: &Draft, model: String, effects: &mut Vec<Effect>) -> usize {
     if let Some(system) = chats::changed_system(&state.chats.tree, &state.settings) {
         record(state, system, effects);
     }
@@ -51,7 +53,9 @@ pub(super) fn begin(state: &mut State, question: &str, model: String, effects: &
         Some(Redo::Again(id)) => id,
         _ => {
             let id = state.chats.tree.next_id();
-            record(state, Record::Question { id, parent, time, text: question.to_owned() }, effects);
+            let (text, shown) = (question.sent(), question.text().to_owned());
+            let shown = (shown != text).then_some(shown);
+            record(state, Record::Question { id, parent, time, text, shown }, effects);
             id
         }
     };
@@ -75,10 +79,29 @@ pub(super) fn said(state: &mut State, text: &str, thinking: &str, effects: &mut 
     }
 }
 
+/// Why a message cannot be sent just now.
+pub(super) fn objection(state: &State) -> Option<&'static str> {
+    if state.chats.is_opening {
+        return Some("the other conversation is being opened");
+    }
+    let waits = state.busy() || state.snapshot().is_none() || state.gate != Gate::Open;
+    (state.chats.redo.is_some() && waits).then_some("an edited message cannot wait; send it when nothing is running")
+}
+
+/// What waited is not sent. A question that was to be answered again was never typed.
+pub(super) fn take_back(state: &mut State) {
+    if matches!(state.chats.redo, Some(Redo::Again(_) | Redo::Continue(_))) {
+        state.chats.redo = None;
+        if !state.queue.is_empty() {
+            state.queue.remove(0);
+        }
+    }
+}
+
 /// A lane took the running answer.
-pub(super) fn on_lane(state: &mut State, lane: &str, emulated: bool, why: Option<String>, effects: &mut Vec<Effect>) {
+pub(super) fn on_lane(state: &mut State, lane: LaneId, emulated: bool, why: Option<String>, effects: &mut Vec<Effect>) {
     if let Some(id) = state.chats.answering {
-        record(state, Record::Lane { id, lane: lane.to_owned(), emulated, why }, effects);
+        record(state, Record::Lane { id, lane: lane.name().to_owned(), emulated, why }, effects);
     }
 }
 
@@ -134,21 +157,16 @@ pub(super) fn command(state: &mut State, command: ChatCommand<'_>, now: Instant,
         ChatCommand::Undo => undo(state, effects),
         ChatCommand::Export(file) => export(state, file, effects),
         ChatCommand::Save => save(state, effects),
-        ChatCommand::Regenerate => {
-            let last = state.chats.tree.head();
+        ChatCommand::Regenerate | ChatCommand::Continue => {
+            let Some(last) = state.chats.tree.head() else {
+                state.hint = Some("nothing was said yet".to_owned());
+                return;
+            };
             state.composer.take();
-            return last.map_or_else(
-                || state.hint = Some("nothing was asked yet".to_owned()),
-                |id| answer_again(state, id, now, effects),
-            );
-        }
-        ChatCommand::Continue => {
-            let last = state.chats.tree.head();
-            state.composer.take();
-            return last.map_or_else(
-                || state.hint = Some("nothing was answered yet".to_owned()),
-                |id| go_on(state, id, now, effects),
-            );
+            return match command {
+                ChatCommand::Regenerate => answer_again(state, last, now, effects),
+                _ => go_on(state, last, now, effects),
+            };
         }
     };
     match done {
@@ -251,7 +269,7 @@ fn refresh(state: &mut State) {
 }
 
 /// Chooses a message of the conversation and brings it into view.
-pub fn select(state: &mut State, id: u32) {
+pub(super) fn select(state: &mut State, id: u32) {
     if let Some(block) = state.conversation.block_of(id) {
         state.overlay = None;
         state.chats.selected = Some(id);
@@ -347,10 +365,21 @@ fn edit(state: &mut State, id: u32, now: Instant) {
         return;
     };
     let text = message.text.clone();
-    state.composer.replace(text);
+    state.composer.clear();
+    // What was a file or a long paste is one again.
+    if message_is_long(&text) {
+        state.composer.paste(&text);
+    } else {
+        state.composer.insert(&text);
+    }
     state.chats.redo = Some(Redo::Edit(id));
     state.chats.selected = None;
     typed(state, now);
+}
+
+/// Longer messages are edited as one unit, in bytes.
+fn message_is_long(text: &str) -> bool {
+    text.len() > 16 << 10
 }
 
 /// Another answer to the question of this answer, or to this question.
@@ -392,7 +421,7 @@ fn submit_as(state: &mut State, redo: Redo, text: &str, now: Instant, effects: &
     state.chats.redo = Some(redo);
     state.chats.selected = None;
     state.conversation.follow();
-    submit(state, text, now, effects);
+    submit(state, &Draft::from(text), now, effects);
 }
 
 /// What is sent next follows this answer, or stands in the place of this question.
@@ -434,7 +463,10 @@ fn switch(state: &mut State, id: u32, step: isize, effects: &mut Vec<Effect>) {
     let at = siblings.iter().position(|sibling| *sibling == id);
     let next = at.and_then(|at| siblings.get(at.checked_add_signed(step)?)).copied();
     let Some(next) = next else {
-        state.hint = Some(if siblings.len() > 1 { "there is no other version that way" } else { "there is no other version" }.to_owned());
+        state.hint = Some(
+            if siblings.len() > 1 { "there is no other version that way" } else { "there is no other version" }
+                .to_owned(),
+        );
         return;
     };
     let head = state.chats.tree.newest(Some(next));
@@ -555,7 +587,9 @@ pub(super) fn on_news(state: &mut State, news: News, now: Instant, effects: &mut
         News::Exported(Err(error)) => state.hint = Some(text::sanitize::one_line(&error)),
         News::Kept(Report::Begun(id)) => state.chats.id = Some(id),
         News::Kept(Report::NotKept(error)) => {
-            let text = format!("This conversation is not saved: {error}. The chat goes on, and what is missing is tried again.");
+            let text = format!(
+                "This conversation is not saved: {error}. The chat goes on, and what is missing is tried again."
+            );
             state.conversation.add(Kind::Notice(Level::Warning), &text);
         }
         News::Kept(Report::Opened(opened)) => opened_conversation(state, *opened, now, effects),
@@ -570,12 +604,13 @@ pub(super) fn on_news(state: &mut State, news: News, now: Instant, effects: &mut
             look(state, effects);
         }
         News::Kept(Report::Deleted { id }) => {
-            state.hint = Some("the conversation is deleted; /undo takes it back".to_owned());
             if !state.chats.deleted.contains(&Deleted::Conversation(id.clone())) {
                 state.chats.deleted.push(Deleted::Conversation(id.clone()));
             }
             if let Some(Overlay::Chats(list)) = &mut state.overlay {
                 list.gone.insert(id);
+            } else {
+                state.hint = Some("the conversation is deleted; /undo takes it back".to_owned());
             }
         }
         News::Kept(Report::Undeleted { id }) => {

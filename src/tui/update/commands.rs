@@ -10,6 +10,7 @@ use super::super::consent;
 use super::super::event::{Effect, Exit};
 use super::super::state::{Overlay, State};
 use super::super::text;
+use super::chats;
 use super::looks;
 use super::send::cancel;
 
@@ -26,6 +27,7 @@ pub(super) fn run_command(state: &mut State, now: Instant, effects: &mut Vec<Eff
             if state.busy() {
                 cancel(state, now, effects);
             }
+            chats::close(state, effects);
             state.conversation.clear();
             state.queue.clear();
             consent::forget(state);
@@ -55,6 +57,7 @@ pub(super) fn run_command(state: &mut State, now: Instant, effects: &mut Vec<Eff
                 (None, false) => "answers without thinking from now on".to_string(),
             });
         }
+        Typed::Chats(command) => chats::command(state, command, now, effects),
         Typed::Theme(name) => {
             let name = name.to_owned();
             state.composer.take();

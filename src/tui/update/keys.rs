@@ -12,8 +12,8 @@ use super::super::keys::{self, Action, Context, Meaning};
 use super::super::layout::Mode;
 use super::super::panels;
 use super::super::state::{Overlay, QUIT_WINDOW, State};
-use super::list;
 use super::send::{cancel, return_queue, send, typed};
+use super::{chats, list};
 
 pub(super) fn on_key(state: &mut State, key: KeyEvent, now: Instant, effects: &mut Vec<Effect>) {
     state.dirty = true;
@@ -23,6 +23,9 @@ pub(super) fn on_key(state: &mut State, key: KeyEvent, now: Instant, effects: &m
     match meaning {
         Meaning::Type(c) if state.gate == Gate::Asking => consent::answer(state, c, now, effects),
         Meaning::Type(c) if state.context() == Context::List => list::filter(state, c.encode_utf8(&mut [0; 4])),
+        Meaning::Type(c) if state.context() == Context::Chats => {
+            chats::type_into_list(state, c.encode_utf8(&mut [0; 4]), effects);
+        }
         Meaning::Type(c) => {
             close_help(state);
             state.composer.insert(c.encode_utf8(&mut [0; 4]));
@@ -35,7 +38,10 @@ pub(super) fn on_key(state: &mut State, key: KeyEvent, now: Instant, effects: &m
 }
 
 pub(super) fn act(state: &mut State, action: Action, now: Instant, effects: &mut Vec<Effect>) {
-    if state.help_is_open() && scroll_help(state, action) || list::act(state, action, now, effects) {
+    if state.help_is_open() && scroll_help(state, action)
+        || list::act(state, action, now, effects)
+        || chats::act(state, action, now, effects)
+    {
         return;
     }
     let columns = state.composer_columns();
@@ -59,7 +65,24 @@ pub(super) fn act(state: &mut State, action: Action, now: Instant, effects: &mut
                 }
             }
         }
-        Action::Interrupt => {}
+        Action::Interrupt
+        | Action::OpenChats
+        | Action::RenameChat
+        | Action::DeleteChat
+        | Action::SelectPrevious
+        | Action::SelectNext
+        | Action::MessageUp
+        | Action::MessageDown
+        | Action::CopyMessage
+        | Action::EditMessage
+        | Action::AnswerAgain
+        | Action::GoOn
+        | Action::Branch
+        | Action::DeleteMessage
+        | Action::UndoDelete
+        | Action::PreviousVersion
+        | Action::NextVersion
+        | Action::LeaveMessage => {}
         Action::DeleteOrQuit if state.composer.is_empty() => effects.push(Effect::Quit(Exit::Quit)),
         Action::DeleteOrQuit => {
             state.composer.delete(Motion::Right, false);
@@ -158,6 +181,8 @@ pub(super) fn interrupt(state: &mut State, armed: Option<Instant>, now: Instant,
         return;
     }
     state.overlay = None;
+    state.chats.selected = None;
+    state.chats.redo = None;
     if state.busy() {
         cancel(state, now, effects);
     } else if !state.composer.is_empty() || !state.queue.is_empty() {

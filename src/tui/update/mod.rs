@@ -1,8 +1,9 @@
 //! What each event does: `update(&mut State, Event, now) -> Vec<Effect>`. Pure: no I/O and no clock of its own.
 //!
 //! Keys are in `keys`, commands in `commands`, the way of a message in `send`, what the engine reports in
-//! `engine`, lists to choose from in `list`, themes in `looks`.
+//! `engine`, lists to choose from in `list`, themes in `looks`, what is said and kept as a tree in `chats`.
 
+mod chats;
 mod commands;
 mod engine;
 mod keys;
@@ -27,7 +28,12 @@ pub fn update(state: &mut State, event: Event, now: Instant) -> Vec<Effect> {
             list::filter(state, &text);
             state.dirty = true;
         }
+        Event::Paste(text) if state.context() == Context::Chats => {
+            chats::type_into_list(state, &text, &mut effects);
+            state.dirty = true;
+        }
         Event::Paste(text) => {
+            state.chats.selected = None;
             state.composer.insert(&text);
             state.overlay = None;
             send::typed(state, now);
@@ -40,6 +46,7 @@ pub fn update(state: &mut State, event: Event, now: Instant) -> Vec<Effect> {
         Event::Signal(Signal::Stop) => effects.push(Effect::Suspend { by: SuspendedBy::Signal }),
         Event::Signal(Signal::Continue) => effects.push(Effect::Repaint),
         Event::InputLost => effects.push(Effect::Quit(Exit::TerminalLost)),
+        Event::Chats(news) => chats::on_news(state, news, now, &mut effects),
         Event::Tick => on_tick(state, now, &mut effects),
         Event::EngineLoaded(_)
         | Event::EngineFailed(_)
@@ -71,6 +78,9 @@ fn on_tick(state: &mut State, now: Instant, effects: &mut Vec<Effect>) {
         send::ask_router(state, effects);
     }
 }
+
+#[cfg(test)]
+mod chats_tests;
 
 #[cfg(test)]
 mod tests;
