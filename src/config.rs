@@ -1,5 +1,6 @@
 //! Settings: what a person wrote into `config.toml`, checked, with defaults for the rest.
 
+mod keys;
 mod remote;
 
 use std::num::NonZeroUsize;
@@ -9,6 +10,7 @@ use serde::{Deserialize, Deserializer};
 
 use crate::model::ProviderOptions;
 
+pub use keys::{Chords, KeySetting, KeySettings};
 pub use remote::{Privacy, RemotePlace, RemoteSettings};
 
 /// The settings file. Every key may be left out; an unknown key is an error, so that a typing mistake is noticed.
@@ -38,6 +40,7 @@ pub struct Settings {
     pub policy: Option<String>,
     /// The name of a colour theme.
     pub theme: Option<String>,
+    pub keys: KeySettings,
     pub npu: NpuSettings,
     pub remote: RemoteSettings,
     pub cost: CostSettings,

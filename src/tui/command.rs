@@ -46,6 +46,7 @@ pub const COMMANDS: &[Command] = &[
             _ => None,
         },
     },
+    Command { name: "/log", takes: "", help: "what the libraries reported", parse: |rest| alone(rest, Typed::Log) },
     Command { name: "/quit", takes: "", help: "leave ortalk", parse: |rest| alone(rest, Typed::Quit) },
     Command { name: "/exit", takes: "", help: "", parse: |rest| alone(rest, Typed::Quit) },
 ];
@@ -73,6 +74,7 @@ fn lane(rest: &str, lane: Option<LaneId>) -> Option<Typed<'_>> {
 pub enum Typed<'a> {
     Quit,
     Help,
+    Log,
     Clear,
     /// Messages from now on: to this lane, or wherever the router sends them.
     Lane(Option<LaneId>),

@@ -5,6 +5,7 @@ use ratatui::layout::{Position, Rect};
 use ratatui::text::Line;
 
 use super::consent::{self, Gate};
+use super::keys::{Action, Context};
 use super::layout::{COMPOSER_MARGIN, Layout, Mode};
 use super::skin::{Skin, Text, width};
 use super::state::{EngineState, State};
@@ -73,14 +74,18 @@ pub fn footer(state: &State, skin: &Skin, layout: &Layout, columns: usize) -> Te
 
 /// As many keys as there is room for.
 fn hints(state: &State, skin: &Skin, layout: &Layout, columns: usize) -> Text {
+    let key = |action, what| Some((state.keys.key(Context::Compose, action)?, what));
     let keys = [
-        ("Enter", if state.busy() { "queue" } else { "send" }),
-        if state.busy() { ("Esc", "cancel") } else { ("Alt-Enter", "new line") },
-        if layout.mode == Mode::Medium { ("Tab", "panels") } else { ("/", "commands") },
-        ("F1", "help"),
+        key(Action::Send, if state.busy() { "queue" } else { "send" }),
+        if state.busy() { key(Action::Escape, "cancel") } else { key(Action::NewLine, "new line") },
+        match layout.mode {
+            Mode::Medium => key(Action::NextPanel, "panels"),
+            Mode::Wide | Mode::Small => Some(("/".to_owned(), "commands")),
+        },
+        key(Action::Help, "help"),
     ];
     let mut line = Line::default();
-    for (key, what) in keys {
+    for (key, what) in keys.into_iter().flatten() {
         if width(&line) + key.len() + what.len() + 6 <= columns {
             line.spans.extend([skin.plain(format!("   {key}")), skin.dim(format!(" {what}"))]);
         }
@@ -91,7 +96,8 @@ fn hints(state: &State, skin: &Skin, layout: &Layout, columns: usize) -> Text {
 /// What must be said now, in place of the keys.
 pub fn message(state: &State, skin: &Skin) -> Option<Text> {
     if state.quit_armed.is_some() {
-        return Some(Line::from(skin.styled(skin.theme.warning, "   press Ctrl-C again to quit")));
+        let key = state.keys.key(Context::Compose, Action::Interrupt).unwrap_or_default();
+        return Some(Line::from(skin.styled(skin.theme.warning, format!("   press {key} again to quit"))));
     }
     if state.gate == Gate::Asking {
         return Some(Line::from(skin.styled(skin.theme.warning, format!("   {}", consent::KEYS))));

@@ -38,6 +38,8 @@ pub enum Event {
     /// What the router said about the message that waits at the head of the queue.
     Weighed(Result<RoutingDecision, String>),
     Device(Box<DeviceSample>),
+    /// The end of the log file, or why it cannot be read.
+    LogRead(Result<String, String>),
     /// A deadline that `State::deadline` named has come.
     Tick,
     Signal(Signal),
@@ -72,6 +74,8 @@ pub enum Effect {
     Weigh(ChatRequest),
     /// Read the engine's state; answered by `Event::Snapshot`.
     RefreshSnapshot,
+    /// Read the end of the log file, off this thread; answered by `Event::LogRead`.
+    ReadLog,
     /// Give the terminal back and stop the process until it is continued.
     Suspend {
         by: SuspendedBy,

@@ -7,6 +7,7 @@
 mod answer;
 mod backend;
 mod block;
+mod chord;
 mod command;
 mod composer;
 mod composer_view;
@@ -21,8 +22,10 @@ mod frames;
 mod glyphs;
 mod help;
 mod input;
+mod keymap;
 mod keys;
 mod layout;
+mod page;
 mod panels;
 mod picker;
 mod picker_view;
@@ -44,11 +47,13 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use crate::bill::Books;
+use crate::config::KeySettings;
 use crate::engine::AnswerSettings;
 use crate::telemetry::device::DeviceSample;
 
 pub use backend::Backend;
 pub use event::Exit;
+pub use keymap::KeysError;
 pub use theme::ThemeError;
 
 /// Makes the engine. Runs on a thread of its own while the screen is open already; an error is shown there.
@@ -66,6 +71,8 @@ pub struct TuiOptions {
     pub server: Option<String>,
     /// The name of a theme; without one, the environment decides.
     pub theme: Option<String>,
+    /// Keys in place of the usual ones.
+    pub keys: KeySettings,
     /// Where standard output and error go while the screen is open.
     pub log_file: PathBuf,
 }
@@ -78,6 +85,8 @@ pub enum TuiError {
     DumbTerminal,
     #[error(transparent)]
     Theme(#[from] ThemeError),
+    #[error(transparent)]
+    Keys(#[from] KeysError),
     #[error("the terminal cannot be used: {0}")]
     Terminal(#[from] std::io::Error),
 }
@@ -102,8 +111,10 @@ pub fn run(options: TuiOptions) -> Result<Exit, TuiError> {
         theme: theme::Theme::choose(options.theme.as_deref())?,
         glyphs: glyphs::Glyphs::for_environment(),
     };
+    let keys = keymap::Keymap::new(&options.keys)?;
     require_terminal()?;
     let mut state = state::State::new(options.answers, options.log_file, Instant::now());
+    state.keys = keys;
     state.server = options.server;
     state.prices = options.books.as_ref().and_then(Books::prices).cloned();
     Ok(driver::run(state, skin, options.load, options.sample, options.books)?)

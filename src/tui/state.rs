@@ -15,8 +15,10 @@ use super::command::{self, Message};
 use super::composer::Composer;
 use super::consent::{Consent, Gate};
 use super::conversation::Conversation;
+use super::keymap::Keymap;
 use super::keys::Context;
 use super::layout::Layout;
+use super::page::Page;
 use super::panels::Panel;
 use super::picker::Picker;
 
@@ -37,7 +39,7 @@ pub enum EngineState {
 /// What covers the conversation.
 #[derive(Debug)]
 pub enum Overlay {
-    Help,
+    Page(Page),
     Panel(Panel),
     List(Picker),
 }
@@ -46,7 +48,7 @@ impl Overlay {
     pub fn panel(&self) -> Option<Panel> {
         match self {
             Self::Panel(panel) => Some(*panel),
-            Self::Help | Self::List(_) => None,
+            Self::Page(_) | Self::List(_) => None,
         }
     }
 }
@@ -88,8 +90,8 @@ pub struct State {
     /// When to look at the engine again.
     pub refresh: Option<Instant>,
     pub overlay: Option<Overlay>,
-    /// The first line of the help in view.
-    pub help_top: usize,
+    /// Those in force.
+    pub keys: Keymap,
     /// A short message in the footer, gone with the next key.
     pub hint: Option<String>,
     /// When Ctrl-C was pressed.
@@ -123,7 +125,7 @@ impl State {
             preview: Preview::default(),
             refresh: None,
             overlay: None,
-            help_top: 0,
+            keys: Keymap::default(),
             hint: None,
             quit_armed: None,
             now,
@@ -143,15 +145,19 @@ impl State {
         self.answer.as_ref().is_some_and(|answer| !answer.over)
     }
 
-    pub fn help_is_open(&self) -> bool {
-        matches!(self.overlay, Some(Overlay::Help))
+    /// The help or the log, which cover panels and conversation.
+    pub fn page(&self) -> Option<&Page> {
+        match &self.overlay {
+            Some(Overlay::Page(page)) => Some(page),
+            _ => None,
+        }
     }
 
     /// Whose keys they are.
     pub fn context(&self) -> Context {
         match self.overlay {
-            Some(Overlay::List(_)) => Context::List,
-            Some(Overlay::Help | Overlay::Panel(_)) | None => Context::Compose,
+            Some(Overlay::List(_) | Overlay::Page(_)) => Context::List,
+            Some(Overlay::Panel(_)) | None => Context::Compose,
         }
     }
 

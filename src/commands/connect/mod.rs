@@ -45,6 +45,7 @@ pub fn run(url: &str, connect: &ConnectArgs, args: &ChatArgs) -> anyhow::Result<
         answers,
         server: Some(endpoint.host().to_owned()),
         theme: settings.theme.clone(),
+        keys: settings.keys.clone(),
         log_file: paths.log_file(),
         // The server's own ledger has these answers.
         books: None,

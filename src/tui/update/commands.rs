@@ -8,6 +8,8 @@ use crate::ledger::Total;
 use super::super::command::{self, Typed};
 use super::super::consent;
 use super::super::event::{Effect, Exit};
+use super::super::keys::{Action, Context};
+use super::super::page::Page;
 use super::super::state::{Overlay, State};
 use super::super::text;
 use super::send::cancel;
@@ -18,7 +20,11 @@ pub(super) fn run_command(state: &mut State, now: Instant, effects: &mut Vec<Eff
         Typed::Quit => effects.push(Effect::Quit(Exit::Quit)),
         Typed::Help => {
             state.composer.take();
-            state.overlay = Some(Overlay::Help);
+            state.overlay = Some(Overlay::Page(Page::help()));
+        }
+        Typed::Log => {
+            state.composer.take();
+            effects.push(Effect::ReadLog);
         }
         Typed::Clear => {
             state.composer.take();
@@ -56,7 +62,9 @@ pub(super) fn run_command(state: &mut State, now: Instant, effects: &mut Vec<Eff
         }
         Typed::Unknown(word) => {
             let word = text::truncate(word, 20, "...");
-            state.hint = Some(format!("'{word}' is no command, F1 lists them; a space in front sends it"));
+            let lists = state.keys.key(Context::Compose, Action::Help).map(|key| format!(", {key} lists them"));
+            let lists = lists.unwrap_or_default();
+            state.hint = Some(format!("'{word}' is no command{lists}; a space in front sends it"));
         }
         Typed::Misused { word, takes } => {
             state.hint = Some(format!("{word} takes {takes}; a space in front sends it"));

@@ -1,7 +1,7 @@
 //! What each event does: `update(&mut State, Event, now) -> Vec<Effect>`. Pure: no I/O and no clock of its own.
 //!
-//! Keys are in `keys`, commands in `commands`, the way of a message in `send`, what the engine reports in
-//! `engine`, lists to choose from in `list`.
+//! Keys are in `keys`, commands in `commands`, the way of a message in `send`, what the engine reports in `engine`,
+//! lists to choose from and pages to read in `list`.
 
 mod commands;
 mod engine;
@@ -12,7 +12,6 @@ mod send;
 use std::time::Instant;
 
 use super::event::{Effect, Event, Exit, Signal, SuspendedBy};
-use super::keys::Context;
 use super::state::{EngineState, QUIT_WINDOW, State};
 
 pub use send::{return_queue, submit_now};
@@ -22,14 +21,13 @@ pub fn update(state: &mut State, event: Event, now: Instant) -> Vec<Effect> {
     state.now = now;
     match event {
         Event::Key(key) => keys::on_key(state, key, now, &mut effects),
-        Event::Paste(text) if state.context() == Context::List => {
-            list::filter(state, &text);
-            state.dirty = true;
-        }
         Event::Paste(text) => {
-            state.composer.insert(&text);
-            state.overlay = None;
-            send::typed(state, now);
+            if !list::filter(state, &text, &mut effects) {
+                state.composer.insert(&text);
+                state.overlay = None;
+                send::typed(state, now);
+            }
+            state.dirty = true;
         }
         Event::Resize { columns, rows } => {
             (state.columns, state.rows) = (columns, rows);
@@ -39,6 +37,7 @@ pub fn update(state: &mut State, event: Event, now: Instant) -> Vec<Effect> {
         Event::Signal(Signal::Stop) => effects.push(Effect::Suspend { by: SuspendedBy::Signal }),
         Event::Signal(Signal::Continue) => effects.push(Effect::Repaint),
         Event::InputLost => effects.push(Effect::Quit(Exit::TerminalLost)),
+        Event::LogRead(result) => list::show_log(state, result),
         Event::Tick => on_tick(state, now, &mut effects),
         Event::EngineLoaded(_)
         | Event::EngineFailed(_)
