@@ -74,16 +74,26 @@ pub fn footer(state: &State, skin: &Skin, layout: &Layout, columns: usize) -> Te
 
 /// As many keys as there is room for.
 fn hints(state: &State, skin: &Skin, layout: &Layout, columns: usize) -> Text {
-    let key = |action, what| Some((state.keys.key(Context::Compose, action)?, what));
-    let keys = [
-        key(Action::Send, if state.busy() { "queue" } else { "send" }),
-        if state.busy() { key(Action::Escape, "cancel") } else { key(Action::NewLine, "new line") },
-        match layout.mode {
-            Mode::Medium => key(Action::NextPanel, "panels"),
-            Mode::Wide | Mode::Small => Some(("/".to_owned(), "commands")),
-        },
-        key(Action::Help, "help"),
-    ];
+    let key = |context, action, what| Some((state.keys.key(context, action)?, what));
+    let chat = |action, what| key(Context::Compose, action, what);
+    let keys = if state.palette.is_open() {
+        [
+            key(Context::List, Action::Choose, "run"),
+            key(Context::List, Action::Complete, "complete"),
+            chat(Action::Escape, "close"),
+            None,
+        ]
+    } else {
+        [
+            chat(Action::Send, if state.busy() { "queue" } else { "send" }),
+            if state.busy() { chat(Action::Escape, "cancel") } else { chat(Action::NewLine, "new line") },
+            match layout.mode {
+                Mode::Medium => chat(Action::NextPanel, "panels"),
+                Mode::Wide | Mode::Small => Some(("/".to_owned(), "commands")),
+            },
+            chat(Action::Help, "help"),
+        ]
+    };
     let mut line = Line::default();
     for (key, what) in keys.into_iter().flatten() {
         if width(&line) + key.len() + what.len() + 6 <= columns {

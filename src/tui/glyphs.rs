@@ -27,6 +27,7 @@ pub struct Glyphs {
     pub tee_down: &'static str,
     pub tee_up: &'static str,
     pub tee_right: &'static str,
+    pub tee_left: &'static str,
     /// Eighths of a cell, the lowest first.
     pub levels: [&'static str; 8],
     pub gauge_full: &'static str,
@@ -52,6 +53,7 @@ pub const UNICODE: Glyphs = Glyphs {
     tee_down: "┬",
     tee_up: "┴",
     tee_right: "├",
+    tee_left: "┤",
     levels: ["▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"],
     gauge_full: "━",
     gauge_empty: "─",
@@ -76,6 +78,7 @@ pub const ASCII: Glyphs = Glyphs {
     tee_down: "+",
     tee_up: "+",
     tee_right: "+",
+    tee_left: "+",
     levels: ["_", "_", ".", ":", "-", "=", "+", "#"],
     gauge_full: "#",
     gauge_empty: ".",

@@ -26,6 +26,7 @@ mod keymap;
 mod keys;
 mod layout;
 mod page;
+mod palette;
 mod panels;
 mod picker;
 mod picker_view;

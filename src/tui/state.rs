@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use crate::bill::Bill;
 use crate::engine::{
-    AnswerSettings, ChatMessage, ChatRequest, EngineSnapshot, LaneState, LaneStatus, Role, RoutingDecision,
+    AnswerSettings, ChatMessage, ChatRequest, EngineSnapshot, LaneState, LaneStatus, Parameter, Role, RoutingDecision,
 };
 use crate::ledger::{Prices, Total};
 use crate::telemetry::device::DeviceSample;
@@ -19,6 +19,7 @@ use super::keymap::Keymap;
 use super::keys::Context;
 use super::layout::Layout;
 use super::page::Page;
+use super::palette::Palette;
 use super::panels::Panel;
 use super::picker::Picker;
 
@@ -66,6 +67,10 @@ pub struct Preview {
 pub struct State {
     pub engine: EngineState,
     pub settings: AnswerSettings,
+    /// What they were at first, or what the model suggests.
+    pub defaults: AnswerSettings,
+    /// What `/set` has changed since.
+    pub changed: Vec<Parameter>,
     pub log_file: PathBuf,
     /// The host of the server that the whole chat is over.
     pub server: Option<String>,
@@ -90,6 +95,7 @@ pub struct State {
     /// When to look at the engine again.
     pub refresh: Option<Instant>,
     pub overlay: Option<Overlay>,
+    pub palette: Palette,
     /// Those in force.
     pub keys: Keymap,
     /// A short message in the footer, gone with the next key.
@@ -107,6 +113,8 @@ impl State {
         let consent = Consent { always: settings.allow_remote, declined: false };
         Self {
             engine: EngineState::Loading { since: now },
+            defaults: settings.clone(),
+            changed: Vec::new(),
             settings,
             log_file,
             server: None,
@@ -125,6 +133,7 @@ impl State {
             preview: Preview::default(),
             refresh: None,
             overlay: None,
+            palette: Palette::default(),
             keys: Keymap::default(),
             hint: None,
             quit_armed: None,
@@ -157,6 +166,7 @@ impl State {
     pub fn context(&self) -> Context {
         match self.overlay {
             Some(Overlay::List(_) | Overlay::Page(_)) => Context::List,
+            Some(Overlay::Panel(_)) | None if self.palette.is_open() => Context::List,
             Some(Overlay::Panel(_)) | None => Context::Compose,
         }
     }
@@ -183,7 +193,11 @@ impl State {
 
     pub fn layout(&mut self) -> Layout {
         let typed = self.composer.lines(self.composer_columns()).len();
-        Layout::new(self.columns, self.rows, typed, self.queue.len())
+        let mut layout = Layout::new(self.columns, self.rows, typed, self.queue.len());
+        if self.page().is_none() {
+            layout.make_room(self.palette.rows(layout.conversation.height));
+        }
+        layout
     }
 
     /// Brings the wrapped lines up to date with the text and the size.

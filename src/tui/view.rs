@@ -34,6 +34,7 @@ pub fn draw(state: &mut State, skin: &Skin, now: Instant, frame: &mut Frame<'_>)
         Some(Overlay::Panel(panel)) => draw_panel(state, skin, panel, &layout, seconds, buffer),
         Some(Overlay::List(_)) => draw_list(state, skin, &layout, seconds, buffer),
     }
+    draw_palette(state, skin, &layout, buffer);
     composer_view::draw_queue(state, skin, layout.queue, buffer);
     let cursor = composer_view::draw(state, skin, layout.composer, buffer);
     if !layout.footer.is_empty() {
@@ -170,6 +171,17 @@ fn draw_panel(state: &mut State, skin: &Skin, panel: Panel, layout: &Layout, sec
     let lines = panel.lines(state, skin, area.width.into(), chart_rows);
     let heading = heading(state, skin, panel, layout.conversation.width.into());
     draw_above(state, skin, Some(heading), &lines, layout, seconds, buffer);
+}
+
+fn draw_palette(state: &State, skin: &Skin, layout: &Layout, buffer: &mut Buffer) {
+    let area = layout.palette;
+    let lines = state.palette.lines(skin, area.width.into(), area.height.into());
+    for (y, line) in (area.y..area.bottom()).zip(&lines) {
+        buffer.set_line(area.x, y, line, area.width);
+    }
+    if !layout.divider.is_empty() && area.height > 0 {
+        buffer.set_stringn(layout.divider.x, area.y, skin.glyphs.tee_left, 1, skin.theme.border);
+    }
 }
 
 fn draw_list(state: &mut State, skin: &Skin, layout: &Layout, seconds: u64, buffer: &mut Buffer) {

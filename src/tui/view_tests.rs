@@ -334,6 +334,37 @@ fn help() {
 }
 
 #[test]
+fn palette() {
+    screens("palette", || {
+        let mut desk = Desk::ready();
+        desk.stream();
+        desk.type_text("/");
+        desk.key(KeyCode::Down);
+        desk
+    });
+}
+
+#[test]
+fn palette_arguments() {
+    screens("palette_arguments", || {
+        let mut desk = Desk::ready();
+        desk.type_text("/set te");
+        desk
+    });
+}
+
+#[test]
+fn list_of_commands() {
+    screens("list_of_commands", || {
+        let mut desk = Desk::ready();
+        desk.stream();
+        desk.key(KeyCode::F(2));
+        desk.type_text("an");
+        desk
+    });
+}
+
+#[test]
 fn help_searched() {
     screens("help_searched", || {
         let mut desk = Desk::ready();

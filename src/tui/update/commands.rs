@@ -13,6 +13,7 @@ use super::super::page::Page;
 use super::super::state::{Overlay, State};
 use super::super::text;
 use super::send::cancel;
+use super::settings;
 
 pub(super) fn run_command(state: &mut State, now: Instant, effects: &mut Vec<Effect>) {
     let typed = state.composer.text().to_string();
@@ -38,18 +39,10 @@ pub(super) fn run_command(state: &mut State, now: Instant, effects: &mut Vec<Eff
             (state.bill, state.spent) = (None, Total::default());
             state.overlay = None;
         }
-        Typed::Lane(lane) => {
-            let absent = lane.and_then(|id| absence(state, id));
-            state.hint = Some(match (lane, absent) {
-                (Some(id), Some(reason)) => format!("no {id} lane: {reason}"),
-                (Some(id), None) => format!("{id} answers from now on; /auto lets ortalk choose again"),
-                (None, _) => "ortalk chooses where to answer".to_string(),
-            });
-            if lane.is_none_or(|id| absence(state, id).is_none()) {
-                state.composer.take();
-                state.settings.lane = lane;
-            }
-        }
+        Typed::Lane(lane) => settings::set_lane(state, lane),
+        Typed::Policy(policy) => settings::set_policy(state, policy, now),
+        Typed::System(text) => settings::set_system(state, text),
+        Typed::Set { name, value } => settings::set_parameter(state, name, value),
         Typed::Think(on) => {
             state.composer.take();
             let objection = state.snapshot().and_then(|snapshot| snapshot.thinking.objection(on));

@@ -14,6 +14,7 @@ use super::super::layout::Mode;
 use super::super::panels;
 use super::super::state::{Overlay, QUIT_WINDOW, State};
 use super::list;
+use super::palette;
 use super::send::{cancel, return_queue, send, typed};
 
 pub(super) fn on_key(state: &mut State, key: KeyEvent, now: Instant, effects: &mut Vec<Effect>) {
@@ -21,6 +22,7 @@ pub(super) fn on_key(state: &mut State, key: KeyEvent, now: Instant, effects: &m
     state.hint = None;
     let meaning = state.keys.meaning(key, state.context());
     let armed = state.quit_armed.take();
+    let revision = state.composer.revision();
     match meaning {
         Meaning::Type(c) if state.gate == Gate::Asking => consent::answer(state, c, now, effects),
         Meaning::Type(c) => {
@@ -33,10 +35,13 @@ pub(super) fn on_key(state: &mut State, key: KeyEvent, now: Instant, effects: &m
         Meaning::Do(Action::Interrupt) => interrupt(state, armed, now, effects),
         Meaning::Do(action) => act(state, action, now, effects),
     }
+    if state.composer.revision() != revision {
+        palette::follow(state, meaning);
+    }
 }
 
 pub(super) fn act(state: &mut State, action: Action, now: Instant, effects: &mut Vec<Effect>) {
-    if list::act(state, action, now, effects) {
+    if palette::act(state, action, now, effects) || list::act(state, action, now, effects) {
         return;
     }
     let columns = state.composer_columns();
@@ -66,7 +71,10 @@ pub(super) fn act(state: &mut State, action: Action, now: Instant, effects: &mut
         Action::Suspend => effects.push(Effect::Suspend { by: SuspendedBy::Key }),
         Action::Repaint => effects.push(Effect::Repaint),
         Action::Help => list::open_help(state, effects),
-        Action::Commands => list::open_commands(state, effects),
+        Action::Commands => {
+            list::close(state, effects);
+            palette::open_commands(state);
+        }
         Action::Thinking => state.conversation.toggle_thinking(),
         Action::NextPanel => cycle_panel(state, 1),
         Action::PreviousPanel => cycle_panel(state, -1),

@@ -2,13 +2,12 @@
 
 use std::time::Instant;
 
-use super::super::command::{COMMANDS, Command};
 use super::super::event::Effect;
 use super::super::keys::Action;
 use super::super::page::Page;
-use super::super::picker::{Item, Picker, Purpose};
+use super::super::picker::{Item, Purpose};
 use super::super::state::{Overlay, State};
-use super::send::typed;
+use super::palette;
 
 /// A text typed or pasted into the open list or page. False where none is open.
 pub fn filter(state: &mut State, text: &str, effects: &mut Vec<Effect>) -> bool {
@@ -110,18 +109,6 @@ pub fn show_log(state: &mut State, result: Result<String, String>) {
     }
 }
 
-pub fn open_commands(state: &mut State, effects: &mut Vec<Effect>) {
-    close(state, effects);
-    let listed = COMMANDS.iter().filter(|command| !command.help.is_empty());
-    let item = |command: &Command| Item {
-        id: command.name.to_owned(),
-        label: command.name.to_owned(),
-        detail: command.help.to_owned(),
-    };
-    let picker = Picker::new(Purpose::Command, "command", listed.map(item).collect());
-    state.overlay = Some(Overlay::List(picker));
-}
-
 /// Another row is chosen for now, by moving or by typing: what a choice would do may be shown.
 fn browse(state: &mut State, _effects: &mut [Effect]) {
     let Some(Overlay::List(picker)) = &state.overlay else { return };
@@ -137,11 +124,8 @@ fn leave(_state: &mut State, purpose: Purpose, _effects: &mut [Effect]) {
     }
 }
 
-fn choose(state: &mut State, purpose: Purpose, item: Item, now: Instant, _effects: &mut [Effect]) {
+fn choose(state: &mut State, purpose: Purpose, item: Item, now: Instant, effects: &mut Vec<Effect>) {
     match purpose {
-        Purpose::Command => {
-            state.composer.replace(format!("{} ", item.id));
-            typed(state, now);
-        }
+        Purpose::Command => palette::choose(state, &item.id, now, effects),
     }
 }

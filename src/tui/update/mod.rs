@@ -1,17 +1,20 @@
 //! What each event does: `update(&mut State, Event, now) -> Vec<Effect>`. Pure: no I/O and no clock of its own.
 //!
 //! Keys are in `keys`, commands in `commands`, the way of a message in `send`, what the engine reports in `engine`,
-//! lists to choose from and pages to read in `list`.
+//! lists to choose from and pages to read in `list`, the palette in `palette`, what is said of answers in `settings`.
 
 mod commands;
 mod engine;
 mod keys;
 mod list;
+mod palette;
 mod send;
+mod settings;
 
 use std::time::Instant;
 
 use super::event::{Effect, Event, Exit, Signal, SuspendedBy};
+use super::palette::Palette;
 use super::state::{EngineState, QUIT_WINDOW, State};
 
 pub use send::{return_queue, submit_now};
@@ -25,6 +28,7 @@ pub fn update(state: &mut State, event: Event, now: Instant) -> Vec<Effect> {
             if !list::filter(state, &text, &mut effects) {
                 state.composer.insert(&text);
                 state.overlay = None;
+                state.palette = Palette::default();
                 send::typed(state, now);
             }
             state.dirty = true;
