@@ -2,6 +2,7 @@
 
 mod keys;
 mod remote;
+mod screen;
 
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
@@ -12,6 +13,7 @@ use crate::model::ProviderOptions;
 
 pub use keys::{Chords, KeySetting, KeySettings};
 pub use remote::{Privacy, RemotePlace, RemoteSettings};
+pub use screen::{Colours, Pace, ScreenSettings, Unicode};
 
 /// The settings file. Every key may be left out; an unknown key is an error, so that a typing mistake is noticed.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
@@ -41,6 +43,7 @@ pub struct Settings {
     /// The name of a colour theme.
     pub theme: Option<String>,
     pub keys: KeySettings,
+    pub screen: ScreenSettings,
     pub npu: NpuSettings,
     pub remote: RemoteSettings,
     pub cost: CostSettings,

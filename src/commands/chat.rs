@@ -22,6 +22,8 @@ pub fn run(args: &ChatArgs) -> anyhow::Result<ExitCode> {
         server: None,
         theme: prepared.settings.theme.clone(),
         keys: prepared.settings.keys.clone(),
+        themes: prepared.paths.themes(),
+        screen: prepared.settings.screen,
         log_file: prepared.paths.log_file(),
         books: Some(prepared.books("chat")),
         sample: Some(Box::new(move || sampler.sample(&lane_processes()))),

@@ -56,7 +56,7 @@ fn placeholder(state: &State) -> String {
 
 pub fn draw_queue(state: &State, skin: &Skin, area: Rect, buffer: &mut Buffer) {
     for (y, message) in (area.y..area.bottom()).zip(&state.queue) {
-        let start: String = message.chars().take(400).collect();
+        let start: String = message.text().chars().take(400).collect();
         let line = Line::from(vec![skin.dim("   queued  "), skin.plain(one_line(&start))]);
         buffer.set_line(area.x, y, &skin.fit(line, area.width.into()), area.width);
     }
@@ -76,7 +76,7 @@ pub fn footer(state: &State, skin: &Skin, layout: &Layout, columns: usize) -> Te
 fn hints(state: &State, skin: &Skin, layout: &Layout, columns: usize) -> Text {
     let key = |context, action, what| Some((state.keys.key(context, action)?, what));
     let chat = |action, what| key(Context::Compose, action, what);
-    let keys = if state.palette.is_open() {
+    let keys = if state.completion.is_open() {
         [
             key(Context::List, Action::Choose, "run"),
             key(Context::List, Action::Complete, "complete"),

@@ -9,6 +9,7 @@ mod backend;
 mod block;
 mod chord;
 mod command;
+mod completion;
 mod composer;
 mod composer_view;
 mod consent;
@@ -25,6 +26,7 @@ mod input;
 mod keymap;
 mod keys;
 mod layout;
+mod looks;
 mod page;
 mod palette;
 mod panels;
@@ -48,7 +50,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use crate::bill::Books;
-use crate::config::KeySettings;
+use crate::config::{KeySettings, ScreenSettings};
 use crate::engine::AnswerSettings;
 use crate::telemetry::device::DeviceSample;
 
@@ -74,6 +76,9 @@ pub struct TuiOptions {
     pub theme: Option<String>,
     /// Keys in place of the usual ones.
     pub keys: KeySettings,
+    /// Where themes of the reader's own lie.
+    pub themes: PathBuf,
+    pub screen: ScreenSettings,
     /// Where standard output and error go while the screen is open.
     pub log_file: PathBuf,
 }
@@ -108,15 +113,16 @@ pub fn require_terminal() -> Result<(), TuiError> {
 
 /// Opens the chat and returns when it is over, with the terminal as it was.
 pub fn run(options: TuiOptions) -> Result<Exit, TuiError> {
-    let skin = skin::Skin {
-        theme: theme::Theme::choose(options.theme.as_deref())?,
-        glyphs: glyphs::Glyphs::for_environment(),
-    };
     let keys = keymap::Keymap::new(&options.keys)?;
+    let mut looks = looks::Looks::new(palette::Depth::new(options.screen.colours));
+    looks.add_folder(&options.themes);
+    looks.choose_first(options.theme.as_deref())?;
+    let skin = skin::Skin { theme: looks.theme(), glyphs: glyphs::Glyphs::new(options.screen.unicode) };
     require_terminal()?;
     let mut state = state::State::new(options.answers, options.log_file, Instant::now());
     state.keys = keys;
     state.server = options.server;
+    state.looks = looks;
     state.prices = options.books.as_ref().and_then(Books::prices).cloned();
     Ok(driver::run(state, skin, options.load, options.sample, options.books)?)
 }

@@ -13,6 +13,8 @@ use super::text::sanitize::{one_line, sanitize};
 pub enum Purpose {
     /// A command, to be run or to be put into the composer.
     Command,
+    /// A colour theme, shown while it is chosen.
+    Theme,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -59,14 +61,6 @@ impl Picker {
         &self.filter
     }
 
-    /// The row with this id is chosen, where it is there.
-    #[must_use]
-    pub fn at(mut self, id: &str) -> Self {
-        let position = self.matching.iter().position(|index| self.items.get(*index).is_some_and(|item| item.id == id));
-        self.chosen = position.unwrap_or(self.chosen);
-        self
-    }
-
     /// What is typed into the list.
     pub fn type_text(&mut self, text: &str) {
         self.filter.push_str(&typed_line(text));
@@ -101,6 +95,12 @@ impl Picker {
     /// Whether the reader has gone to another row than the one that matches best.
     pub fn has_moved(&self) -> bool {
         self.moved
+    }
+
+    /// Goes to the item with this id, if it matches.
+    pub fn choose(&mut self, id: &str) {
+        let at = self.matching.iter().position(|index| self.items.get(*index).is_some_and(|item| item.id == id));
+        self.chosen = at.unwrap_or(self.chosen);
     }
 
     /// Ends at both ends.
@@ -165,7 +165,8 @@ mod tests {
     #[test]
     fn a_list_opens_at_a_row_and_typing_goes_back_to_the_best() {
         let item = |id: &str| Item { id: id.into(), label: format!("the {id}\x1b[2J"), detail: String::new() };
-        let mut picker = Picker::new(Purpose::Command, "x", vec![item("one"), item("two"), item("three")]).at("two");
+        let mut picker = Picker::new(Purpose::Command, "x", vec![item("one"), item("two"), item("three")]);
+        picker.choose("two");
         let chosen = |picker: &Picker| picker.chosen().map(|item| item.label.clone());
         assert_eq!(chosen(&picker).as_deref(), Some("the two^[[2J"));
         picker.move_by(isize::MAX);

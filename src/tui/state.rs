@@ -11,15 +11,17 @@ use crate::ledger::{Prices, Total};
 use crate::telemetry::device::DeviceSample;
 
 use super::answer::Answer;
-use super::command::{self, Message};
-use super::composer::Composer;
+use super::command;
+use super::completion::Completion;
+use super::composer::{Composer, Draft};
 use super::consent::{Consent, Gate};
 use super::conversation::Conversation;
 use super::keymap::Keymap;
 use super::keys::Context;
 use super::layout::Layout;
+use super::looks::Looks;
 use super::page::Page;
-use super::palette::Palette;
+use super::palette::Depth;
 use super::panels::Panel;
 use super::picker::Picker;
 
@@ -79,7 +81,7 @@ pub struct State {
     pub conversation: Conversation,
     pub composer: Composer,
     /// Messages that wait for the engine or for the running answer.
-    pub queue: Vec<String>,
+    pub queue: Vec<Draft>,
     pub gate: Gate,
     pub consent: Consent,
     /// The running answer, or the last one.
@@ -95,9 +97,10 @@ pub struct State {
     /// When to look at the engine again.
     pub refresh: Option<Instant>,
     pub overlay: Option<Overlay>,
-    pub palette: Palette,
+    pub completion: Completion,
     /// Those in force.
     pub keys: Keymap,
+    pub looks: Looks,
     /// A short message in the footer, gone with the next key.
     pub hint: Option<String>,
     /// When Ctrl-C was pressed.
@@ -133,8 +136,9 @@ impl State {
             preview: Preview::default(),
             refresh: None,
             overlay: None,
-            palette: Palette::default(),
+            completion: Completion::default(),
             keys: Keymap::default(),
+            looks: Looks::new(Depth::Full),
             hint: None,
             quit_armed: None,
             now,
@@ -166,7 +170,7 @@ impl State {
     pub fn context(&self) -> Context {
         match self.overlay {
             Some(Overlay::List(_) | Overlay::Page(_)) => Context::List,
-            Some(Overlay::Panel(_)) | None if self.palette.is_open() => Context::List,
+            Some(Overlay::Panel(_)) | None if self.completion.is_open() => Context::List,
             Some(Overlay::Panel(_)) | None => Context::Compose,
         }
     }
@@ -195,7 +199,7 @@ impl State {
         let typed = self.composer.lines(self.composer_columns()).len();
         let mut layout = Layout::new(self.columns, self.rows, typed, self.queue.len());
         if self.page().is_none() {
-            layout.make_room(self.palette.rows(layout.conversation.height));
+            layout.make_room(self.completion.rows(layout.conversation.height));
         }
         layout
     }
@@ -209,10 +213,10 @@ impl State {
     }
 
     /// What would be sent to answer what was typed.
-    pub fn request(&self, typed: &str) -> ChatRequest {
-        let Message { text, lane } = command::message(typed);
+    pub fn request(&self, typed: &Draft) -> ChatRequest {
+        let (message, lane) = command::message(typed);
         let turns = self.conversation.messages().into_iter();
-        let request = self.settings.request(turns.chain([ChatMessage::new(Role::User, text)]));
+        let request = self.settings.request(turns.chain([ChatMessage::new(Role::User, message.sent())]));
         ChatRequest { lane: lane.unwrap_or(request.lane), ..request }
     }
 

@@ -175,7 +175,7 @@ fn draw_panel(state: &mut State, skin: &Skin, panel: Panel, layout: &Layout, sec
 
 fn draw_palette(state: &State, skin: &Skin, layout: &Layout, buffer: &mut Buffer) {
     let area = layout.palette;
-    let lines = state.palette.lines(skin, area.width.into(), area.height.into());
+    let lines = state.completion.lines(skin, area.width.into(), area.height.into());
     for (y, line) in (area.y..area.bottom()).zip(&lines) {
         buffer.set_line(area.x, y, line, area.width);
     }

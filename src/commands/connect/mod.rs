@@ -46,6 +46,8 @@ pub fn run(url: &str, connect: &ConnectArgs, args: &ChatArgs) -> anyhow::Result<
         server: Some(endpoint.host().to_owned()),
         theme: settings.theme.clone(),
         keys: settings.keys.clone(),
+        themes: paths.themes(),
+        screen: settings.screen,
         log_file: paths.log_file(),
         // The server's own ledger has these answers.
         books: None,

@@ -12,6 +12,7 @@ use super::super::keys::{Action, Context};
 use super::super::page::Page;
 use super::super::state::{Overlay, State};
 use super::super::text;
+use super::looks;
 use super::send::cancel;
 use super::settings;
 
@@ -52,6 +53,11 @@ pub(super) fn run_command(state: &mut State, now: Instant, effects: &mut Vec<Eff
                 (None, true) => "thinks before it answers from now on".to_string(),
                 (None, false) => "answers without thinking from now on".to_string(),
             });
+        }
+        Typed::Theme(name) => {
+            let name = name.to_owned();
+            state.composer.take();
+            looks::theme(state, &name);
         }
         Typed::Unknown(word) => {
             let word = text::truncate(word, 20, "...");

@@ -13,8 +13,8 @@ use super::super::keys::Action;
 use super::super::layout::Mode;
 use super::super::panels;
 use super::super::state::{Overlay, QUIT_WINDOW, State};
+use super::completion;
 use super::list;
-use super::palette;
 use super::send::{cancel, return_queue, send, typed};
 
 pub(super) fn on_key(state: &mut State, key: KeyEvent, now: Instant, effects: &mut Vec<Effect>) {
@@ -26,7 +26,7 @@ pub(super) fn on_key(state: &mut State, key: KeyEvent, now: Instant, effects: &m
     match meaning {
         Meaning::Type(c) if state.gate == Gate::Asking => consent::answer(state, c, now, effects),
         Meaning::Type(c) => {
-            if !list::filter(state, c.encode_utf8(&mut [0; 4]), effects) {
+            if !list::filter(state, c.encode_utf8(&mut [0; 4])) {
                 state.composer.insert(c.encode_utf8(&mut [0; 4]));
                 typed(state, now);
             }
@@ -36,12 +36,12 @@ pub(super) fn on_key(state: &mut State, key: KeyEvent, now: Instant, effects: &m
         Meaning::Do(action) => act(state, action, now, effects),
     }
     if state.composer.revision() != revision {
-        palette::follow(state, meaning);
+        completion::follow(state, meaning);
     }
 }
 
 pub(super) fn act(state: &mut State, action: Action, now: Instant, effects: &mut Vec<Effect>) {
-    if palette::act(state, action, now, effects) || list::act(state, action, now, effects) {
+    if completion::act(state, action, now, effects) || list::act(state, action, now, effects) {
         return;
     }
     let columns = state.composer_columns();
@@ -52,7 +52,7 @@ pub(super) fn act(state: &mut State, action: Action, now: Instant, effects: &mut
             typed(state, now);
         }
         Action::Escape => {
-            if !list::close(state, effects) {
+            if state.overlay.take().is_none() {
                 if state.busy() {
                     cancel(state, now, effects);
                 } else if !state.queue.is_empty() {
@@ -70,11 +70,8 @@ pub(super) fn act(state: &mut State, action: Action, now: Instant, effects: &mut
         }
         Action::Suspend => effects.push(Effect::Suspend { by: SuspendedBy::Key }),
         Action::Repaint => effects.push(Effect::Repaint),
-        Action::Help => list::open_help(state, effects),
-        Action::Commands => {
-            list::close(state, effects);
-            palette::open_commands(state);
-        }
+        Action::Help => list::open_help(state),
+        Action::Commands => completion::open_commands(state),
         Action::Thinking => state.conversation.toggle_thinking(),
         Action::NextPanel => cycle_panel(state, 1),
         Action::PreviousPanel => cycle_panel(state, -1),
@@ -140,7 +137,7 @@ pub(super) fn interrupt(state: &mut State, armed: Option<Instant>, now: Instant,
         effects.push(Effect::Quit(Exit::Quit));
         return;
     }
-    list::close(state, effects);
+    state.overlay = None;
     if state.busy() {
         cancel(state, now, effects);
     } else if !state.composer.is_empty() || !state.queue.is_empty() {

@@ -7,26 +7,16 @@ use super::super::keys::Action;
 use super::super::page::Page;
 use super::super::picker::{Item, Purpose};
 use super::super::state::{Overlay, State};
-use super::palette;
+use super::{completion, looks};
 
 /// A text typed or pasted into the open list or page. False where none is open.
-pub fn filter(state: &mut State, text: &str, effects: &mut Vec<Effect>) -> bool {
+pub fn filter(state: &mut State, text: &str) -> bool {
     match &mut state.overlay {
         Some(Overlay::List(picker)) => {
             picker.type_text(text);
-            browse(state, effects);
         }
         Some(Overlay::Page(page)) => page.search(text),
         _ => return false,
-    }
-    true
-}
-
-/// Closes what covers the conversation. A list that was showing what a choice would do takes it back.
-pub fn close(state: &mut State, effects: &mut Vec<Effect>) -> bool {
-    let Some(overlay) = state.overlay.take() else { return false };
-    if let Overlay::List(picker) = overlay {
-        leave(state, picker.purpose, effects);
     }
     true
 }
@@ -38,16 +28,13 @@ pub fn act(state: &mut State, action: Action, now: Instant, effects: &mut Vec<Ef
         Some(Overlay::List(picker)) => match picker_step(action, page_rows) {
             Some(step) => {
                 picker.move_by(step);
-                browse(state, effects);
             }
             None => match action {
                 Action::Delete(_) => {
                     picker.erase();
-                    browse(state, effects);
                 }
                 Action::Kill(_) => {
                     picker.clear();
-                    browse(state, effects);
                 }
                 Action::Choose | Action::Complete | Action::Send => {
                     if let Some(item) = picker.chosen().cloned() {
@@ -93,12 +80,9 @@ fn act_on_page(state: &mut State, action: Action) -> bool {
     true
 }
 
-pub fn open_help(state: &mut State, effects: &mut Vec<Effect>) {
-    let was_open = state.page().is_some_and(Page::is_help);
-    close(state, effects);
-    if !was_open {
-        state.overlay = Some(Overlay::Page(Page::help()));
-    }
+pub fn open_help(state: &mut State) {
+    let is_open = state.page().is_some_and(Page::is_help);
+    state.overlay = (!is_open).then(|| Overlay::Page(Page::help()));
 }
 
 pub fn show_log(state: &mut State, result: Result<String, String>) {
@@ -109,23 +93,9 @@ pub fn show_log(state: &mut State, result: Result<String, String>) {
     }
 }
 
-/// Another row is chosen for now, by moving or by typing: what a choice would do may be shown.
-fn browse(state: &mut State, _effects: &mut [Effect]) {
-    let Some(Overlay::List(picker)) = &state.overlay else { return };
-    match picker.purpose {
-        Purpose::Command => {}
-    }
-}
-
-/// The list was closed without a choice: what `browse` has shown is taken back.
-fn leave(_state: &mut State, purpose: Purpose, _effects: &mut [Effect]) {
-    match purpose {
-        Purpose::Command => {}
-    }
-}
-
 fn choose(state: &mut State, purpose: Purpose, item: Item, now: Instant, effects: &mut Vec<Effect>) {
     match purpose {
-        Purpose::Command => palette::choose(state, &item.id, now, effects),
+        Purpose::Command => completion::choose(state, &item.id, now, effects),
+        Purpose::Theme => looks::choose(state, &item.id),
     }
 }

@@ -1,20 +1,22 @@
 //! What each event does: `update(&mut State, Event, now) -> Vec<Effect>`. Pure: no I/O and no clock of its own.
 //!
 //! Keys are in `keys`, commands in `commands`, the way of a message in `send`, what the engine reports in `engine`,
-//! lists to choose from and pages to read in `list`, the palette in `palette`, what is said of answers in `settings`.
+//! lists to choose from and pages to read in `list`, the palette of commands in `completion`, what is said of the answers
+//! that follow in `settings`, themes in `looks`.
 
 mod commands;
+mod completion;
 mod engine;
 mod keys;
 mod list;
-mod palette;
+mod looks;
 mod send;
 mod settings;
 
 use std::time::Instant;
 
+use super::completion::Completion;
 use super::event::{Effect, Event, Exit, Signal, SuspendedBy};
-use super::palette::Palette;
 use super::state::{EngineState, QUIT_WINDOW, State};
 
 pub use send::{return_queue, submit_now};
@@ -25,10 +27,10 @@ pub fn update(state: &mut State, event: Event, now: Instant) -> Vec<Effect> {
     match event {
         Event::Key(key) => keys::on_key(state, key, now, &mut effects),
         Event::Paste(text) => {
-            if !list::filter(state, &text, &mut effects) {
+            if !list::filter(state, &text) {
                 state.composer.insert(&text);
                 state.overlay = None;
-                state.palette = Palette::default();
+                state.completion = Completion::default();
                 send::typed(state, now);
             }
             state.dirty = true;
@@ -53,6 +55,7 @@ pub fn update(state: &mut State, event: Event, now: Instant) -> Vec<Effect> {
         | Event::Weighed(_)
         | Event::Device(_) => engine::on_event(state, event, now, &mut effects),
     }
+    looks::follow(state);
     effects
 }
 

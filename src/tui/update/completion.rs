@@ -3,12 +3,12 @@
 use std::time::Instant;
 
 use super::super::command::{self, Typed};
+use super::super::completion::{self, Completion};
 use super::super::composer::Motion;
 use super::super::consent::Gate;
 use super::super::event::Effect;
 use super::super::keymap::Meaning;
 use super::super::keys::Action;
-use super::super::palette::{self, Palette};
 use super::super::picker::{Picker, Purpose};
 use super::super::state::{Overlay, State};
 use super::commands::run_command;
@@ -20,17 +20,17 @@ pub fn follow(state: &mut State, meaning: Meaning) {
         Meaning::Type(_) | Meaning::Do(Action::Delete(_) | Action::Kill(_) | Action::DeleteOrQuit) => refresh(state),
         // It has looked itself.
         Meaning::Do(Action::Choose | Action::Complete) => {}
-        Meaning::Do(_) | Meaning::Nothing => state.palette = Palette::default(),
+        Meaning::Do(_) | Meaning::Nothing => state.completion = Completion::default(),
     }
 }
 
 fn refresh(state: &mut State) {
     let typed = state.composer.text();
     if !typed.starts_with('/') {
-        state.palette = Palette::default();
+        state.completion = Completion::default();
     } else {
-        let is_free = !state.palette.closed && state.gate != Gate::Asking;
-        state.palette.list = if is_free { palette::offered(state, typed) } else { None };
+        let is_free = !state.completion.closed && state.gate != Gate::Asking;
+        state.completion.list = if is_free { completion::offered(state, typed) } else { None };
     }
 }
 
@@ -39,13 +39,13 @@ pub fn act(state: &mut State, action: Action, now: Instant, effects: &mut Vec<Ef
     if state.overlay.as_ref().is_some_and(|overlay| overlay.panel().is_none()) {
         return false;
     }
-    let Some(list) = &mut state.palette.list else { return false };
+    let Some(list) = &mut state.completion.list else { return false };
     match action {
         Action::Up | Action::PreviousPanel => list.move_by(-1),
         Action::Down => list.move_by(1),
         Action::Complete => complete(state, now),
         Action::Choose | Action::Send => enter(state, now, effects),
-        Action::Escape => state.palette = Palette { list: None, closed: true },
+        Action::Escape => state.completion = Completion { list: None, closed: true },
         _ => return false,
     }
     true
@@ -53,7 +53,7 @@ pub fn act(state: &mut State, action: Action, now: Instant, effects: &mut Vec<Ef
 
 /// Puts the chosen row in place of what is typed.
 fn complete(state: &mut State, now: Instant) {
-    if let Some(item) = state.palette.list.as_ref().and_then(Picker::chosen) {
+    if let Some(item) = state.completion.list.as_ref().and_then(Picker::chosen) {
         let text = item.id.clone();
         state.composer.replace(text);
         typed(state, now);
@@ -64,27 +64,27 @@ fn complete(state: &mut State, now: Instant) {
 /// Runs what is typed where that is a command as it stands, else the chosen row.
 fn enter(state: &mut State, now: Instant, effects: &mut Vec<Effect>) {
     let is_whole = !matches!(command::parse(state.composer.text()), Typed::Unknown(_) | Typed::Misused { .. });
-    let has_moved = state.palette.list.as_ref().is_some_and(Picker::has_moved);
+    let has_moved = state.completion.list.as_ref().is_some_and(Picker::has_moved);
     if !is_whole || has_moved {
         complete(state, now);
         if state.composer.text().ends_with(' ') {
             return;
         }
     }
-    state.palette = Palette::default();
+    state.completion = Completion::default();
     send(state, now, effects);
 }
 
 /// The list of all commands, whatever is typed.
 pub fn open_commands(state: &mut State) {
-    state.palette = Palette::default();
-    state.overlay = Some(Overlay::List(Picker::new(Purpose::Command, "command", palette::commands())));
+    state.completion = Completion::default();
+    state.overlay = Some(Overlay::List(Picker::new(Purpose::Command, "command", completion::commands())));
 }
 
 /// A row of that list: what is typed stays as it is, but for a command that takes a text, which comes before it.
 pub fn choose(state: &mut State, id: &str, now: Instant, effects: &mut Vec<Effect>) {
     let Some(command) = id.strip_suffix(' ') else { return run_beside(state, id, now, effects) };
-    let items = palette::arguments(state, command.split(' ').next().unwrap_or(command));
+    let items = completion::arguments(state, command.split(' ').next().unwrap_or(command));
     if !items.is_empty() && !command.contains(' ') {
         state.overlay = Some(Overlay::List(Picker::new(Purpose::Command, command, items)));
         return;
@@ -117,7 +117,7 @@ mod tests {
     use crate::engine::{FinishReason, LaneId, Policy};
 
     fn offered(desk: &Desk) -> Vec<&str> {
-        let list = desk.state.palette.list.iter().flat_map(|list| list.rows().0);
+        let list = desk.state.completion.list.iter().flat_map(|list| list.rows().0);
         list.map(|item| item.label.as_str()).collect()
     }
 
@@ -137,17 +137,17 @@ mod tests {
         desk.key(KeyCode::Down);
         desk.key(KeyCode::Enter);
         assert_eq!((desk.state.settings.thinking, typed(&desk)), (Some(false), ""));
-        assert!(!desk.state.palette.is_open());
+        assert!(!desk.state.completion.is_open());
         // Within a text a slash is a slash.
         desk.type_text("and/or");
-        assert!(!desk.state.palette.is_open());
+        assert!(!desk.state.completion.is_open());
     }
 
     #[test]
     fn enter_runs_what_is_a_command_as_it_stands_and_else_the_chosen_row() {
         let mut desk = Desk::ready();
         desk.send("/clr");
-        assert_eq!((typed(&desk), desk.state.palette.is_open()), ("", false));
+        assert_eq!((typed(&desk), desk.state.completion.is_open()), ("", false));
         assert!(desk.send("/npu").is_empty());
         assert_eq!(desk.state.settings.lane, Some(LaneId::Npu));
         // What takes something waits for it.
@@ -179,10 +179,10 @@ mod tests {
         desk.key(KeyCode::Up);
         assert_eq!(typed(&desk), "/npu one");
         desk.ctrl('u');
-        desk.type_text("/th");
+        desk.type_text("/think");
         assert_eq!(offered(&desk), ["/think"]);
         desk.event(Event::Paste("ere is a path\n".into()));
-        assert!(!desk.state.palette.is_open());
+        assert!(!desk.state.completion.is_open());
     }
 
     #[test]
