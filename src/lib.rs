@@ -26,6 +26,7 @@ pub mod race;
 pub mod recording;
 pub mod remote;
 pub mod server;
+pub mod store;
 pub mod telemetry;
 pub mod tui;
 pub mod wire;

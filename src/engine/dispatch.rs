@@ -17,6 +17,7 @@ use super::job::{Job, Measure, Request};
 use super::lane::LaneId;
 use super::lanes::Lanes;
 use super::prompt::{self, PromptError, PromptOptions};
+use super::prompt_parts::parts;
 use super::request::{AnswerFormat, ChatRequest, CompletionRequest, MeasureRequest, MeasuredPrompt, Role, Sampling};
 use super::route::{Policy, RemoteUse, Rule};
 use super::thinking::ThinkingSplitter;
@@ -107,14 +108,15 @@ fn prepare(
     let thinking = ThinkingSplitter::after(folder, &tokens).map_err(PromptError::from)?;
     let constraint = grammars.constraint(&request, thinking.is_thinking())?;
     let calls = CallFinder::new(&folder.tools, options.tools.iter().map(|tool| tool.name.clone()).collect());
-    let _ = events.send(GenerationEvent::Routed(decision));
-    if let Some(trim) = trim {
-        let _ = events.send(GenerationEvent::ContextTrimmed(trim));
-    }
     let mut chat = request.clone();
     if let Some(trim) = trim {
         let first = usize::from(chat.messages.first().is_some_and(|message| message.role == Role::System));
         chat.messages.drain(first..(first + trim.dropped_messages).min(chat.messages.len()));
+    }
+    decision.parts = parts(folder, &chat.messages, options, tokens.len());
+    let _ = events.send(GenerationEvent::Routed(decision));
+    if let Some(trim) = trim {
+        let _ = events.send(GenerationEvent::ContextTrimmed(trim));
     }
     let request = Request {
         thinking,

@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 
 use super::Milliseconds;
 use crate::engine::{
-    self, ContextTrim, FinishReason, GenerationEvent, LaneChange, LaneId, Policy, PrefillProgress, RemoteUsage,
-    RoutingDecision, Rule, TokenLogprob, TokenLogprobs,
+    self, ContextTrim, FinishReason, GenerationEvent, LaneChange, LaneId, Policy, PrefillProgress, PromptParts,
+    RemoteUsage, RoutingDecision, Rule, TokenLogprob, TokenLogprobs,
 };
 
 /// `GenerationEvent`.
@@ -56,6 +56,9 @@ pub struct Routing {
     pub policy: Policy,
     pub rule: Rule,
     pub prompt_tokens: usize,
+    /// What these are of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parts: Option<PromptParts>,
     /// The longest answer that was asked for.
     pub max_tokens: usize,
     pub needed_tokens: usize,
@@ -275,6 +278,7 @@ impl From<&RoutingDecision> for Routing {
             policy: decision.policy,
             rule: decision.rule,
             prompt_tokens: decision.prompt_tokens,
+            parts: decision.parts,
             max_tokens: decision.answer_tokens,
             needed_tokens: decision.needed_tokens,
             context_limit: decision.context_limit,
@@ -300,6 +304,7 @@ impl From<Routing> for RoutingDecision {
             policy: routing.policy,
             rule: routing.rule,
             prompt_tokens: routing.prompt_tokens,
+            parts: routing.parts,
             answer_tokens: routing.max_tokens,
             needed_tokens: routing.needed_tokens,
             context_limit: routing.context_limit,

@@ -5,8 +5,8 @@ use serde_json::json;
 use super::*;
 use crate::engine::{
     self, ContextTrim, EngineSnapshot, FinishReason, GenerationEvent, LaneChange, LaneId, LaneState, LaneStatus,
-    MeasuredRates, MemoryPlan, Placement, Policy, PrefillProgress, RemoteStatus, RoutingDecision, Rule, ThinkingChoice,
-    TokenLogprob, TokenLogprobs,
+    MeasuredRates, MemoryPlan, Placement, Policy, PrefillProgress, PromptParts, RemoteStatus, RoutingDecision, Rule,
+    ThinkingChoice, TokenLogprob, TokenLogprobs,
 };
 
 fn decision() -> RoutingDecision {
@@ -17,6 +17,7 @@ fn decision() -> RoutingDecision {
         policy: Policy::Fastest,
         rule: Rule::FirstThatFits,
         prompt_tokens: 40,
+        parts: Some(PromptParts { system: 10, history: 22, message: 8 }),
         answer_tokens: 1024,
         needed_tokens: 168,
         context_limit: 8192,
