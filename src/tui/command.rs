@@ -22,6 +22,12 @@ pub const COMMANDS: &[Command] = &[
     Command { name: "/help", takes: "", help: "this help", parse: |rest| alone(rest, Typed::Help) },
     Command { name: "/clear", takes: "", help: "begin a new conversation", parse: |rest| alone(rest, Typed::Clear) },
     Command {
+        name: "/model",
+        takes: "a model's name, or nothing",
+        help: "choose another model",
+        parse: |rest| Some(Typed::Model(rest)),
+    },
+    Command {
         name: "/npu",
         takes: LANE_TAKES,
         help: "answer on the NPU, or not at all",
@@ -147,6 +153,8 @@ pub enum Typed<'a> {
     },
     /// Messages from now on: think before answering, or do not.
     Think(bool),
+    /// The model of this name; an empty one shows the list.
+    Model(&'a str),
     /// The colour theme of this name; an empty one shows the list.
     Theme(&'a str),
     Message(Message<'a>),

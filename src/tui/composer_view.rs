@@ -45,6 +45,9 @@ fn placeholder(state: &State) -> String {
     if let (EngineState::Ready(_), Some(lane), false) = (&state.engine, state.settings.lane, state.busy()) {
         return format!("Message to {lane}; /auto lets ortalk choose");
     }
+    if let (EngineState::Ready(_), Some(name)) = (&state.engine, &state.models.opening) {
+        return format!("Message; {} is being loaded", one_line(name));
+    }
     let text = match state.engine {
         EngineState::Loading { .. } => "Type while the model loads",
         EngineState::Failed(_) => "Ctrl-C twice, or /quit, to leave",

@@ -13,11 +13,12 @@ use crate::bill::{Books, Tab};
 use crate::engine::{ChatRequest, EngineSnapshot, GenerationEvent, GenerationStream, RoutingDecision};
 use crate::log_file;
 
-use super::backend::Backend;
+use super::backend::{Backend, Models, OpenedModel, RefusedModel};
 use super::event::{Effect, Event, Exit, SuspendedBy};
 use super::frames::FrameLimiter;
 use super::skin::Skin;
 use super::state::State;
+use super::switch::{Switch, Switcher};
 use super::terminal::{self, Screen};
 use super::update::update;
 use super::{Load, Sample, input, platform, view};
@@ -33,9 +34,10 @@ const BATCH: usize = 256;
 const LOG_SHOWN: u64 = 128 << 10;
 
 /// What the threads send.
-enum Message {
+pub enum Message {
     Event(Event),
     Loaded(Result<Arc<dyn Backend>, String>),
+    Switch(Switch),
 }
 
 struct Driver {
@@ -44,6 +46,7 @@ struct Driver {
     screen: Screen,
     backend: Option<Arc<dyn Backend>>,
     stream: Option<GenerationStream>,
+    switcher: Switcher,
     books: Option<Books>,
     /// The running answer's.
     tab: Option<Tab>,
@@ -52,7 +55,14 @@ struct Driver {
 }
 
 /// Runs until the reader quits or the terminal is gone.
-pub fn run(state: State, skin: Skin, load: Load, sample: Option<Sample>, books: Option<Books>) -> io::Result<Exit> {
+pub fn run(
+    state: State,
+    skin: Skin,
+    load: Load,
+    models: Option<Arc<dyn Models>>,
+    sample: Option<Sample>,
+    books: Option<Books>,
+) -> io::Result<Exit> {
     terminal::install_panic_hook();
     let (sender, receiver) = unbounded_channel();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
@@ -76,6 +86,7 @@ pub fn run(state: State, skin: Skin, load: Load, sample: Option<Sample>, books: 
         screen,
         backend: None,
         stream: None,
+        switcher: Switcher::new(models),
         books,
         tab: None,
         sender,
@@ -83,8 +94,10 @@ pub fn run(state: State, skin: Skin, load: Load, sample: Option<Sample>, books: 
     };
     let result = runtime.block_on(driver.run(receiver));
     // The screen first, then the engine, whose threads may take a moment.
-    drop(driver);
-    wait_for(&loader);
+    let Driver { switcher, screen, backend, stream, .. } = driver;
+    drop((screen, stream, backend));
+    let loading = switcher.into_loading();
+    [Some(loader), loading].iter().flatten().for_each(wait_for);
     // Whatever a thread still does for us is of no use any more.
     runtime.shutdown_background();
     match result {
@@ -181,6 +194,36 @@ impl Driver {
                 self.handle(Event::EngineLoaded(snapshot))
             }
             Message::Loaded(Err(error)) => self.handle(Event::EngineFailed(error)),
+            Message::Switch(switch) => self.switch(switch),
+        }
+    }
+
+    fn switch(&mut self, switch: Switch) -> io::Result<Option<Exit>> {
+        match switch {
+            Switch::Release(give) => {
+                self.stream = None;
+                self.bill()?;
+                let exit = self.handle(Event::EngineReleased)?;
+                let _ = give.send(self.backend.take());
+                Ok(exit)
+            }
+            Switch::Opened(OpenedModel { backend, answers }) => {
+                let snapshot = backend.snapshot();
+                let old = self.backend.replace(backend);
+                self.switcher.retire(old, self.stream.is_some());
+                self.observe(&snapshot);
+                self.handle(Event::ModelOpened(snapshot, Box::new(answers)))
+            }
+            Switch::Refused(RefusedModel { error, instead }) => {
+                if let Some(backend) = instead {
+                    let snapshot = backend.snapshot();
+                    self.backend = Some(backend);
+                    self.handle(Event::EngineLoaded(snapshot))?;
+                } else if self.backend.is_none() {
+                    return self.handle(Event::EngineFailed(error));
+                }
+                self.handle(Event::ModelRefused(error))
+            }
         }
     }
 
@@ -190,6 +233,7 @@ impl Driver {
                 self.tab.iter_mut().for_each(|tab| tab.note(&event));
                 if matches!(event, GenerationEvent::Finished(_)) {
                     self.stream = None;
+                    self.switcher.end_of_answer();
                     // Its end may start the next answer.
                     self.bill()?;
                 }
@@ -197,6 +241,7 @@ impl Driver {
             }
             None => {
                 self.stream = None;
+                self.switcher.end_of_answer();
                 self.bill()?;
                 self.handle(Event::GenerationLost)
             }
@@ -233,6 +278,7 @@ impl Driver {
             }
             Effect::CancelGeneration => {
                 self.stream = None;
+                self.switcher.end_of_answer();
                 self.bill()?;
             }
             Effect::Preview { revision, request } => {
@@ -248,6 +294,8 @@ impl Driver {
                     return self.handle(Event::Snapshot(snapshot));
                 }
             }
+            Effect::ListModels => self.switcher.list(self.sender.clone())?,
+            Effect::OpenModel(name) => self.switcher.open(name, self.sender.clone())?,
             Effect::ReadLog => self.read_log()?,
             Effect::Suspend { by } => {
                 if by == SuspendedBy::Key && !platform::can_stop() {

@@ -36,6 +36,7 @@ mod platform;
 mod skin;
 mod state;
 mod strip;
+mod switch;
 mod terminal;
 mod text;
 mod theme;
@@ -54,7 +55,7 @@ use crate::config::{KeySettings, ScreenSettings};
 use crate::engine::AnswerSettings;
 use crate::telemetry::device::DeviceSample;
 
-pub use backend::Backend;
+pub use backend::{Backend, ModelEntry, Models, OpenedModel, RefusedModel};
 pub use event::Exit;
 pub use keymap::KeysError;
 pub use theme::ThemeError;
@@ -66,6 +67,8 @@ pub type Sample = Box<dyn FnMut() -> DeviceSample + Send>;
 
 pub struct TuiOptions {
     pub load: Load,
+    /// Those that can take its place; without, `/model` says that there is none.
+    pub models: Option<Arc<dyn Models>>,
     pub sample: Option<Sample>,
     /// Measures what answers take and writes it down.
     pub books: Option<Books>,
@@ -121,8 +124,9 @@ pub fn run(options: TuiOptions) -> Result<Exit, TuiError> {
     require_terminal()?;
     let mut state = state::State::new(options.answers, options.log_file, Instant::now());
     state.keys = keys;
+    state.models.are_there = options.models.is_some();
     state.server = options.server;
     state.looks = looks;
     state.prices = options.books.as_ref().and_then(Books::prices).cloned();
-    Ok(driver::run(state, skin, options.load, options.sample, options.books)?)
+    Ok(driver::run(state, skin, options.load, options.models, options.sample, options.books)?)
 }

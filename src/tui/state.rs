@@ -65,6 +65,17 @@ pub struct Preview {
     pub shown: Option<Result<RoutingDecision, String>>,
 }
 
+/// The models that could answer in place of the one that does.
+#[derive(Debug, Default)]
+pub struct ModelsState {
+    /// Whether others can be loaded at all.
+    pub are_there: bool,
+    /// The reader waits for the list.
+    pub asked: bool,
+    /// The name of the one that is being loaded.
+    pub opening: Option<String>,
+}
+
 #[derive(Debug)]
 pub struct State {
     pub engine: EngineState,
@@ -98,6 +109,7 @@ pub struct State {
     pub refresh: Option<Instant>,
     pub overlay: Option<Overlay>,
     pub completion: Completion,
+    pub models: ModelsState,
     /// Those in force.
     pub keys: Keymap,
     pub looks: Looks,
@@ -137,6 +149,7 @@ impl State {
             refresh: None,
             overlay: None,
             completion: Completion::default(),
+            models: ModelsState::default(),
             keys: Keymap::default(),
             looks: Looks::new(Depth::Full),
             hint: None,

@@ -32,6 +32,7 @@ pub fn run(scenario: &str) {
     });
     let options = TuiOptions {
         load,
+        models: None,
         server: None,
         sample: (scenario != "quiet").then(|| Box::new(sample) as ortalk::tui::Sample),
         books: None,

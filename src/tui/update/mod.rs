@@ -2,7 +2,8 @@
 //!
 //! Keys are in `keys`, commands in `commands`, the way of a message in `send`, what the engine reports in `engine`,
 //! lists to choose from and pages to read in `list`, the palette of commands in `completion`, what is said of the answers
-//! that follow in `settings`, themes in `looks`.
+//! that follow in `settings`, themes in `looks`, another model
+//! in `models`.
 
 mod commands;
 mod completion;
@@ -10,6 +11,7 @@ mod engine;
 mod keys;
 mod list;
 mod looks;
+mod models;
 mod send;
 mod settings;
 
@@ -43,6 +45,9 @@ pub fn update(state: &mut State, event: Event, now: Instant) -> Vec<Effect> {
         Event::Signal(Signal::Stop) => effects.push(Effect::Suspend { by: SuspendedBy::Signal }),
         Event::Signal(Signal::Continue) => effects.push(Effect::Repaint),
         Event::InputLost => effects.push(Effect::Quit(Exit::TerminalLost)),
+        Event::ModelsListed(_) | Event::EngineReleased | Event::ModelOpened(..) | Event::ModelRefused(_) => {
+            models::on_event(state, event, now, &mut effects);
+        }
         Event::LogRead(result) => list::show_log(state, result),
         Event::Tick => on_tick(state, now, &mut effects),
         Event::EngineLoaded(_)
