@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::chats;
 use super::faults;
 use super::fetch::AfterFetch;
+use super::local_models::LocalModels;
 use super::session;
 use crate::cli::{ChatArgs, KeepArgs};
 use crate::config::Settings;
@@ -22,18 +23,24 @@ pub fn run(keep: &KeepArgs, args: &ChatArgs) -> anyhow::Result<ExitCode> {
     let chats = chats::options(keep, args, &Settings::load(&paths.settings_file())?, &paths)?;
     let prepared = session::prepare(args, AfterFetch::LeaveSignals)?;
     let mut sampler = DeviceSampler::new();
+    let settings = prepared.settings.clone();
+    let (answers, books) = (prepared.answers.clone(), prepared.books("chat"));
+    let models = Arc::new(LocalModels::new(args, prepared));
+    let first = models.clone();
     let exit = tui::run(TuiOptions {
-        answers: prepared.answers.clone(),
+        answers,
         server: None,
-        theme: prepared.settings.theme.clone(),
-        themes: prepared.paths.themes(),
-        screen: prepared.settings.screen,
+        theme: settings.theme,
+        keys: settings.keys,
+        themes: paths.themes(),
+        screen: settings.screen,
         chats: Some(chats),
-        log_file: prepared.paths.log_file(),
-        books: Some(prepared.books("chat")),
+        log_file: paths.log_file(),
+        books: Some(books),
         sample: Some(Box::new(move || sampler.sample(&lane_processes()))),
+        models: Some(models),
         load: Box::new(move || {
-            let engine = prepared.load(None).map_err(|error| {
+            let engine = first.load_first().map_err(|error| {
                 let error = format!("{error:#}");
                 faults::keep(&paths, "chat", &error);
                 error

@@ -120,7 +120,7 @@ fn messages_are_answered_again_edited_and_exported_and_the_list_finds_them() {
     chat.wait_for("The capital of France is Paris.");
     chat.wait_for("○ cpu");
     chat.send(ALT_UP);
-    chat.wait_for("answer again");
+    chat.wait_for("branch");
     chat.send("r");
     chat.wait_for("‹ 2/2 ›");
     chat.wait_for("○ cpu");

@@ -3,6 +3,7 @@
 use ratatui::text::{Line, Span};
 
 use super::super::glyphs::Glyphs;
+use super::super::keys::{Action, Context};
 use super::super::skin::{Skin, Text, pad_right, width};
 use super::super::state::{Overlay, State};
 use super::super::text::sanitize::one_line;
@@ -20,28 +21,34 @@ pub fn place(state: &State, message: Option<u32>, skin: &Skin) -> Vec<Span<'stat
 /// The keys of the open list or of the message that is selected, or what the next message will do.
 pub fn footer(state: &State, skin: &Skin, columns: usize) -> Option<Text> {
     if let Some(Overlay::Chats(list)) = &state.overlay {
-        return Some(keys(list, skin, columns));
+        let gone = list.chosen().is_some_and(|row| list.gone.contains(&row.found.id));
+        let actions = match list.mode {
+            Mode::Search => vec![
+                (Action::Send, "open"),
+                (Action::RenameChat, "rename"),
+                (Action::DeleteChat, if gone { "undelete" } else { "delete" }),
+                (Action::Escape, "back"),
+            ],
+            Mode::Rename { .. } => vec![(Action::Send, "rename"), (Action::Escape, "leave it")],
+        };
+        return Some(keys(state, Context::Chats, actions, skin, columns));
     }
     if let Some(id) = state.chats.selected {
         let is_answer = state.chats.tree.message(id).is_some_and(|message| message.answer.is_some());
-        let has_siblings = state.chats.place(id).is_some();
-        let keys = [
-            ("c", "copy", true),
-            ("e", "edit", !is_answer),
-            ("r", "answer again", true),
-            ("m", "go on", is_answer),
-            ("b", "branch", true),
-            ("d", "delete", true),
-            (if skin.glyphs == super::super::glyphs::UNICODE { "←→" } else { "h l" }, "versions", has_siblings),
-            ("Esc", "back", true),
+        let has_versions = state.chats.place(id).is_some();
+        let actions = [
+            (Action::CopyMessage, "copy", true),
+            (Action::EditMessage, "edit", !is_answer),
+            (Action::AnswerAgain, "again", true),
+            (Action::GoOn, "more", is_answer),
+            (Action::Branch, "branch", true),
+            (Action::DeleteMessage, "delete", true),
+            (Action::PreviousVersion, "version before", has_versions),
+            (Action::NextVersion, "next", has_versions),
+            (Action::Escape, "back", true),
         ];
-        let mut line = Line::default();
-        for (key, what, _) in keys.into_iter().filter(|(_, _, counts)| *counts) {
-            if width(&line) + text::width(key) + what.len() + 3 <= columns {
-                line.spans.extend([skin.plain(format!("  {key}")), skin.dim(format!(" {what}"))]);
-            }
-        }
-        return Some(line);
+        let actions = actions.into_iter().filter(|(_, _, counts)| *counts).map(|(action, what, _)| (action, what));
+        return Some(keys(state, Context::Message, actions, skin, columns));
     }
     match state.chats.redo {
         Some(Redo::Edit(_)) => {
@@ -117,22 +124,23 @@ fn first_shown(heights: &[usize], chosen: usize, room: usize) -> usize {
     first
 }
 
-fn keys(list: &ChatList, skin: &Skin, columns: usize) -> Text {
-    let gone = list.chosen().is_some_and(|row| list.gone.contains(&row.found.id));
-    let keys: &[(&str, &str)] = match list.mode {
-        Mode::Search => &[
-            ("Enter", "open"),
-            ("Ctrl-R", "rename"),
-            ("Ctrl-D", if gone { "undelete" } else { "delete" }),
-            ("Esc", "back"),
-        ],
-        Mode::Rename { .. } => &[("Enter", "rename"), ("Esc", "leave it")],
-    };
-    let mut line = Line::default();
-    for (key, what) in keys {
-        line.spans.extend([skin.plain(format!("   {key}")), skin.dim(format!(" {what}"))]);
+/// As many keys, as they are bound, as there is room for.
+fn keys(
+    state: &State,
+    context: Context,
+    actions: impl IntoIterator<Item = (Action, &'static str)>,
+    skin: &Skin,
+    columns: usize,
+) -> Text {
+    let mut line = Line::from(skin.plain(" "));
+    for (action, what) in actions {
+        let bound = |context| state.keys.key(context, action);
+        let Some(key) = bound(context).or_else(|| bound(Context::Compose)) else { continue };
+        if width(&line) + text::width(&key) + what.len() + 3 <= columns {
+            line.spans.extend([skin.plain(format!("  {key}")), skin.dim(format!(" {what}"))]);
+        }
     }
-    skin.fit(line, columns)
+    line
 }
 
 fn row(row: &Row, chosen: bool, list: &ChatList, skin: &Skin, columns: usize, when: usize) -> Vec<Text> {

@@ -453,7 +453,8 @@ fn delete_message(state: &mut State, id: u32, effects: &mut Vec<Effect>) {
         1 => "deleted with the message below".to_owned(),
         below => format!("deleted with {below} messages below"),
     };
-    let key = if state.chats.selected.is_some() { "u" } else { "/undo" };
+    let key = state.keys.key(Context::Message, Action::UndoDelete).filter(|_| state.chats.selected.is_some());
+    let key = key.unwrap_or_else(|| "/undo".to_owned());
     state.hint = Some(format!("{what}; {key} takes it back"));
 }
 
