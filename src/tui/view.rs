@@ -7,7 +7,7 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::text::Line;
 
-use super::keys::{Action, Context};
+use super::keys::Action;
 use super::layout::{Layout, Mode};
 use super::panels::{self, Panel};
 use super::skin::{Skin, Text, width};
@@ -93,7 +93,7 @@ fn page_marker(state: &State, skin: &Skin, layout: &Layout) -> Option<Text> {
     let (page, area) = (state.page()?, page_area(layout));
     let height = usize::from(area.height).saturating_sub(1);
     let below = page.lines(&state.keys, skin, area.width.into()).len().saturating_sub(page.top.saturating_add(height));
-    let key = state.keys.key(Context::Compose, Action::PageDown).unwrap_or_default();
+    let key = state.keys.say(Action::PageDown);
     let text = format!(" {} {below} more, {key} ", skin.glyphs.down);
     (below > 0).then(|| Line::from(skin.styled(skin.theme.accent, text)))
 }
@@ -110,7 +110,7 @@ fn marker(state: &State, skin: &Skin) -> Option<Text> {
     let (below, new) = state.conversation.rows_below();
     let (count, word) = if new > 0 { (new, " new") } else { (below, "") };
     let lines = if count == 1 { "line" } else { "lines" };
-    let text = format!(" {} {count}{word} {lines}, End to follow ", skin.glyphs.down);
+    let text = format!(" {} {count}{word} {lines}, {} to follow ", skin.glyphs.down, state.keys.say(Action::End));
     (below > 0).then(|| Line::from(skin.styled(skin.theme.accent, text)))
 }
 
@@ -158,7 +158,7 @@ fn draw_page(state: &mut State, skin: &Skin, area: Rect, buffer: &mut Buffer) {
     let lines = page.lines(&state.keys, skin, columns);
     let last = lines.len().saturating_sub(usize::from(area.height).saturating_sub(1));
     page.top = page.top.min(last);
-    let shown = std::iter::once(page.heading(skin, columns)).chain(lines.into_iter().skip(page.top));
+    let shown = std::iter::once(page.heading(&state.keys, skin, columns)).chain(lines.into_iter().skip(page.top));
     for (y, line) in (area.y..area.bottom()).zip(shown) {
         buffer.set_line(area.x, y, &line, area.width);
     }
