@@ -4,6 +4,7 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::{Position, Rect};
 use ratatui::text::Line;
 
+use super::chats;
 use super::consent::{self, Gate};
 use super::keys::{Action, Context};
 use super::layout::{COMPOSER_MARGIN, Layout, Mode};
@@ -115,7 +116,7 @@ pub fn message(state: &State, skin: &Skin) -> Option<Text> {
     if state.gate == Gate::Asking {
         return Some(Line::from(skin.styled(skin.theme.warning, format!("   {}", consent::keys(state)))));
     }
-    let hint = state.hint.as_ref()?;
+    let Some(hint) = &state.hint else { return chats::view::footer(state, skin, state.columns.into()) };
     Some(Line::from(skin.styled(skin.theme.warning, format!("   {hint}"))))
 }
 

@@ -14,6 +14,7 @@ use crate::engine::{ChatRequest, EngineSnapshot, GenerationEvent, GenerationStre
 use crate::log_file;
 
 use super::backend::{Backend, Models, OpenedModel, RefusedModel};
+use super::chats::{ChatOptions, Shelf, Wish};
 use super::event::{Effect, Event, Exit, SuspendedBy};
 use super::frames::FrameLimiter;
 use super::skin::Skin;
@@ -50,6 +51,8 @@ struct Driver {
     books: Option<Books>,
     /// The running answer's.
     tab: Option<Tab>,
+    /// Kept conversations.
+    shelf: Option<Shelf>,
     sender: UnboundedSender<Message>,
     limiter: FrameLimiter,
 }
@@ -62,6 +65,7 @@ pub fn run(
     models: Option<Arc<dyn Models>>,
     sample: Option<Sample>,
     books: Option<Books>,
+    chats: Option<ChatOptions>,
 ) -> io::Result<Exit> {
     terminal::install_panic_hook();
     let (sender, receiver) = unbounded_channel();
@@ -89,9 +93,13 @@ pub fn run(
         switcher: Switcher::new(models),
         books,
         tab: None,
+        shelf: None,
         sender,
         limiter: FrameLimiter::default(),
     };
+    if let Some(chats) = chats {
+        driver.open_shelf(chats)?;
+    }
     let result = runtime.block_on(driver.run(receiver));
     // The screen first, then the engine, whose threads may take a moment.
     let Driver { switcher, screen, backend, stream, .. } = driver;
@@ -169,6 +177,7 @@ impl Driver {
 
     fn draw(&mut self, now: Instant) -> io::Result<()> {
         self.state.dirty = false;
+        self.shelf.iter_mut().for_each(Shelf::settle);
         self.skin.theme = self.state.looks.theme();
         let (state, skin) = (&mut self.state, &self.skin);
         self.screen.draw(|frame| view::draw(state, skin, now, frame))?;
@@ -261,6 +270,7 @@ impl Driver {
     }
 
     fn handle(&mut self, event: Event) -> io::Result<Option<Exit>> {
+        self.state.chats.wall = chrono::Utc::now();
         for effect in update(&mut self.state, event, Instant::now()) {
             if let Some(exit) = self.perform(effect)? {
                 return Ok(Some(exit));
@@ -294,6 +304,12 @@ impl Driver {
                     return self.handle(Event::Snapshot(snapshot));
                 }
             }
+            Effect::Chats(wish) => {
+                if let Some(news) = self.shelf.as_mut().and_then(|shelf| shelf.perform(wish)) {
+                    return self.handle(Event::Chats(news));
+                }
+            }
+            Effect::Copy(_) => {}
             Effect::ListModels => self.switcher.list(self.sender.clone())?,
             Effect::OpenModel(name) => self.switcher.open(name, self.sender.clone())?,
             Effect::ReadLog => self.read_log()?,
@@ -319,6 +335,20 @@ impl Driver {
 type Answered = Result<RoutingDecision, String>;
 
 impl Driver {
+    fn open_shelf(&mut self, chats: ChatOptions) -> io::Result<()> {
+        let sender = self.sender.clone();
+        let tell = move |news| drop(sender.send(Message::Event(Event::Chats(news))));
+        let shelf = self.shelf.insert(Shelf::open(chats.store, tell)?);
+        if let Some(id) = chats.resume {
+            self.state.chats.is_opening = true;
+            shelf
+                .perform(Wish::Open { id, writes: chats.saves })
+                .map(|news| self.handle(Event::Chats(news)))
+                .transpose()?;
+        }
+        Ok(())
+    }
+
     /// On a thread of its own: the tokenizer may take its time.
     fn ask_router(
         &self,

@@ -9,6 +9,7 @@ use crate::engine::{AnswerSettings, ChatRequest, EngineSnapshot, GenerationEvent
 use crate::telemetry::device::DeviceSample;
 
 use super::backend::ModelEntry;
+use super::chats::{News, Wish};
 
 #[derive(Debug, Clone)]
 pub enum Event {
@@ -48,6 +49,8 @@ pub enum Event {
     /// What the router said about the message that waits at the head of the queue.
     Weighed(Result<RoutingDecision, String>),
     Device(Box<DeviceSample>),
+    /// What the disk says of kept conversations.
+    Chats(News),
     /// The end of the log file, or why it cannot be read.
     LogRead(Result<String, String>),
     /// A deadline that `State::deadline` named has come.
@@ -84,6 +87,10 @@ pub enum Effect {
     Weigh(ChatRequest),
     /// Read the engine's state; answered by `Event::Snapshot`.
     RefreshSnapshot,
+    /// What concerns kept conversations; performed in their order.
+    Chats(Wish),
+    /// Put it into the clipboard.
+    Copy(String),
     /// Ask which models there are, off this thread; answered by `Event::ModelsListed`.
     ListModels,
     /// Load the model of this name, off this thread; answered by `Event::ModelOpened` or `Event::ModelRefused`.

@@ -7,6 +7,7 @@
 mod answer;
 mod backend;
 mod block;
+mod chats;
 mod chord;
 mod command;
 mod completion;
@@ -38,7 +39,7 @@ mod state;
 mod strip;
 mod switch;
 mod terminal;
-mod text;
+pub(crate) mod text;
 mod theme;
 mod title;
 mod transcript;
@@ -56,6 +57,7 @@ use crate::engine::AnswerSettings;
 use crate::telemetry::device::DeviceSample;
 
 pub use backend::{Backend, ModelEntry, Models, OpenedModel, RefusedModel};
+pub use chats::ChatOptions;
 pub use event::Exit;
 pub use keymap::KeysError;
 pub use theme::ThemeError;
@@ -82,6 +84,8 @@ pub struct TuiOptions {
     /// Where themes of the reader's own lie.
     pub themes: PathBuf,
     pub screen: ScreenSettings,
+    /// Where conversations are kept; `None` keeps none.
+    pub chats: Option<ChatOptions>,
     /// Where standard output and error go while the screen is open.
     pub log_file: PathBuf,
 }
@@ -128,5 +132,9 @@ pub fn run(options: TuiOptions) -> Result<Exit, TuiError> {
     state.server = options.server;
     state.looks = looks;
     state.prices = options.books.as_ref().and_then(Books::prices).cloned();
-    Ok(driver::run(state, skin, options.load, options.models, options.sample, options.books)?)
+    let chats = options.chats;
+    if let Some(chats) = &chats {
+        state.chats = chats::Chats::new(chats);
+    }
+    Ok(driver::run(state, skin, options.load, options.models, options.sample, options.books, chats)?)
 }

@@ -44,6 +44,7 @@ pub fn run(scenario: &str) {
         keys,
         themes: std::env::temp_dir().join("no-such-folder"),
         screen: ScreenSettings::default(),
+        chats: None,
         log_file: std::env::var_os(LOG).map_or_else(|| std::env::temp_dir().join("ortalk-test.log"), Into::into),
     };
     match ortalk::tui::run(options) {

@@ -2,9 +2,9 @@
 //!
 //! Keys are in `keys`, commands in `commands`, the way of a message in `send`, what the engine reports in `engine`,
 //! lists to choose from and pages to read in `list`, the palette of commands in `completion`, what is said of the answers
-//! that follow in `settings`, themes in `looks`, another model
-//! in `models`.
+//! that follow in `settings`, themes in `looks`, another model in `models`, what is said and kept as a tree in `chats`.
 
+mod chats;
 mod commands;
 mod completion;
 mod engine;
@@ -19,6 +19,7 @@ use std::time::Instant;
 
 use super::completion::Completion;
 use super::event::{Effect, Event, Exit, Signal, SuspendedBy};
+use super::keys::Context;
 use super::state::{EngineState, QUIT_WINDOW, State};
 
 pub use send::{return_queue, submit_now};
@@ -28,8 +29,13 @@ pub fn update(state: &mut State, event: Event, now: Instant) -> Vec<Effect> {
     state.now = now;
     match event {
         Event::Key(key) => keys::on_key(state, key, now, &mut effects),
+        Event::Paste(text) if state.context() == Context::Chats => {
+            chats::type_into_list(state, &text, &mut effects);
+            state.dirty = true;
+        }
         Event::Paste(text) => {
             if !list::filter(state, &text) {
+                state.chats.selected = None;
                 state.composer.insert(&text);
                 state.overlay = None;
                 state.completion = Completion::default();
@@ -45,6 +51,7 @@ pub fn update(state: &mut State, event: Event, now: Instant) -> Vec<Effect> {
         Event::Signal(Signal::Stop) => effects.push(Effect::Suspend { by: SuspendedBy::Signal }),
         Event::Signal(Signal::Continue) => effects.push(Effect::Repaint),
         Event::InputLost => effects.push(Effect::Quit(Exit::TerminalLost)),
+        Event::Chats(news) => chats::on_news(state, news, now, &mut effects),
         Event::ModelsListed(_) | Event::EngineReleased | Event::ModelOpened(..) | Event::ModelRefused(_) => {
             models::on_event(state, event, now, &mut effects);
         }
@@ -80,6 +87,9 @@ fn on_tick(state: &mut State, now: Instant, effects: &mut Vec<Effect>) {
         send::ask_router(state, effects);
     }
 }
+
+#[cfg(test)]
+mod chats_tests;
 
 #[cfg(test)]
 mod tests;

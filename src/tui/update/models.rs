@@ -51,7 +51,8 @@ pub fn on_event(state: &mut State, event: Event, now: Instant, effects: &mut Vec
     match event {
         Event::ModelsListed(result) => listed(state, result),
         Event::EngineReleased => {
-            engine::close_answer(state, Some((Level::Warning, "cut: there is no room for two models".to_owned())));
+            let ending = (Level::Warning, "cut: there is no room for two models".to_owned());
+            engine::close_answer(state, "cancelled", Some(ending), effects);
             state.engine = EngineState::Loading { since: now };
         }
         Event::ModelOpened(snapshot, answers) => opened(state, snapshot, *answers, now, effects),
