@@ -37,6 +37,12 @@ pub const COMMANDS: &[Command] = &[
     },
     Command { name: "/auto", takes: LANE_TAKES, help: "let ortalk choose again", parse: |rest| lane(rest, None) },
     Command {
+        name: "/copy",
+        takes: "nothing, 'code', or 'code' and its number",
+        help: "copy the last answer, or code in it",
+        parse: |rest| Some(Typed::Copy(copying(rest)?)),
+    },
+    Command {
         name: "/think",
         takes: "on or off",
         help: "think before answering, or do not",
@@ -63,6 +69,16 @@ const NPU: Option<LaneId> = Some(LaneId::Npu);
 const CPU: Option<LaneId> = Some(LaneId::Cpu);
 const REMOTE: Option<LaneId> = Some(LaneId::Remote);
 
+/// Code is counted from 1.
+fn copying(rest: &str) -> Option<Copying> {
+    match rest.split_once(char::is_whitespace) {
+        None if rest.is_empty() => Some(Copying::Answer),
+        None => (rest == "code").then_some(Copying::Code(None)),
+        Some(("code", number)) => Some(Copying::Code(Some(number.trim().parse().ok().filter(|n| *n > 0)?))),
+        Some(_) => None,
+    }
+}
+
 fn alone<'a>(rest: &str, typed: Typed<'a>) -> Option<Typed<'a>> {
     rest.is_empty().then_some(typed)
 }
@@ -84,6 +100,7 @@ pub enum Typed<'a> {
     Lane(Option<LaneId>),
     /// Messages from now on: think before answering, or do not.
     Think(bool),
+    Copy(Copying),
     /// The colour theme of this name; an empty one shows the list.
     Theme(&'a str),
     Message(Message<'a>),
@@ -101,6 +118,14 @@ pub struct Message<'a> {
     pub text: &'a str,
     /// In place of what holds for all messages, `None` within being the router's choice.
     pub lane: Option<Option<LaneId>>,
+}
+
+/// What of the last answer is copied.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Copying {
+    Answer,
+    /// The block of code with this number, from 1; without one, the last.
+    Code(Option<usize>),
 }
 
 pub fn parse(typed: &str) -> Typed<'_> {
@@ -143,6 +168,12 @@ mod tests {
             ("/think on ", Typed::Think(true)),
             ("/think\noff", Typed::Think(false)),
             ("/think about it", Typed::Misused { word: "/think", takes: "on or off" }),
+            ("/copy", Typed::Copy(Copying::Answer)),
+            ("/copy code", Typed::Copy(Copying::Code(None))),
+            ("/copy code  2", Typed::Copy(Copying::Code(Some(2)))),
+            ("/copy code 0", Typed::Misused { word: "/copy", takes: "nothing, 'code', or 'code' and its number" }),
+            ("/copy that", Typed::Misused { word: "/copy", takes: "nothing, 'code', or 'code' and its number" }),
+            ("/theme ", Typed::Theme("")),
             ("/quit", Typed::Quit),
             ("/exit ", Typed::Quit),
             ("/quit now", Typed::Misused { word: "/quit", takes: "nothing behind it" }),

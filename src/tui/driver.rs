@@ -13,6 +13,7 @@ use crate::bill::{Books, Tab};
 use crate::engine::{ChatRequest, EngineSnapshot, GenerationEvent, GenerationStream, RoutingDecision};
 
 use super::backend::Backend;
+use super::clipboard::{Clipboard, Connection};
 use super::event::{Effect, Event, Exit, SuspendedBy};
 use super::frames::FrameLimiter;
 use super::skin::Skin;
@@ -45,6 +46,7 @@ struct Driver {
     tab: Option<Tab>,
     sender: UnboundedSender<Message>,
     limiter: FrameLimiter,
+    clipboard: Clipboard,
 }
 
 /// Runs until the reader quits or the terminal is gone.
@@ -66,6 +68,10 @@ pub fn run(state: State, skin: Skin, load: Load, sample: Option<Sample>, books: 
     if let Some(sample) = sample {
         spawn_sampler(sample, sender.clone())?;
     }
+    let copies = sender.clone();
+    let clipboard = Clipboard::new(Connection::detect(), move |outcome| {
+        let _ = copies.send(Message::Event(Event::Clipboard(outcome)));
+    });
     let mut driver = Driver {
         state,
         skin,
@@ -76,6 +82,7 @@ pub fn run(state: State, skin: Skin, load: Load, sample: Option<Sample>, books: 
         tab: None,
         sender,
         limiter: FrameLimiter::default(),
+        clipboard,
     };
     let result = runtime.block_on(driver.run(receiver));
     // The screen first, then the engine, whose threads may take a moment.
@@ -243,6 +250,14 @@ impl Driver {
                     self.observe(&snapshot);
                     return self.handle(Event::Snapshot(snapshot));
                 }
+            }
+            Effect::Copy(text) => {
+                let sequence = self.clipboard.copy(text);
+                self.screen.send(&sequence.unwrap_or_default())?;
+            }
+            Effect::CopyByTerminal(text) => {
+                let sequence = self.clipboard.copy_by_terminal(&text);
+                self.screen.send(&sequence.unwrap_or_default())?;
             }
             Effect::Suspend { by } => {
                 if by == SuspendedBy::Key && !platform::can_stop() {

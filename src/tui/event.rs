@@ -8,6 +8,8 @@ use crate::bill::Bill;
 use crate::engine::{ChatRequest, EngineSnapshot, GenerationEvent, RoutingDecision};
 use crate::telemetry::device::DeviceSample;
 
+use super::clipboard::Outcome;
+
 #[derive(Debug, Clone)]
 pub enum Event {
     /// A key was pressed or repeats; releases are dropped by the input thread.
@@ -41,6 +43,8 @@ pub enum Event {
     /// A deadline that `State::deadline` named has come.
     Tick,
     Signal(Signal),
+    /// What became of a text that was to be copied.
+    Clipboard(Outcome),
     /// The terminal is gone: nobody reads or types any more.
     InputLost,
 }
@@ -72,6 +76,10 @@ pub enum Effect {
     Weigh(ChatRequest),
     /// Read the engine's state; answered by `Event::Snapshot`.
     RefreshSnapshot,
+    /// Copy a text to the clipboard that the reader has; answered by `Event::Clipboard`.
+    Copy(String),
+    /// Copy a text by way of the terminal alone; answered likewise.
+    CopyByTerminal(String),
     /// Give the terminal back and stop the process until it is continued.
     Suspend {
         by: SuspendedBy,

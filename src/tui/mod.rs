@@ -7,6 +7,7 @@
 mod answer;
 mod backend;
 mod block;
+mod clipboard;
 mod command;
 mod composer;
 mod composer_view;

@@ -112,6 +112,11 @@ impl Screen {
         write_all(&bytes)
     }
 
+    /// Bytes that are no frame, between two frames.
+    pub fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
+        if bytes.is_empty() { Ok(()) } else { write_all(bytes) }
+    }
+
     pub fn resize(&mut self, columns: u16, rows: u16) {
         self.painter.resize(columns, rows);
     }

@@ -10,6 +10,7 @@ use super::super::consent;
 use super::super::event::{Effect, Exit};
 use super::super::state::{Overlay, State};
 use super::super::text;
+use super::copy;
 use super::looks;
 use super::send::cancel;
 
@@ -55,10 +56,13 @@ pub(super) fn run_command(state: &mut State, now: Instant, effects: &mut Vec<Eff
                 (None, false) => "answers without thinking from now on".to_string(),
             });
         }
-        Typed::Theme(name) => {
-            let name = name.to_owned();
+        Typed::Copy(what) => {
             state.composer.take();
-            looks::theme(state, &name);
+            copy::copy(state, what, effects);
+        }
+        Typed::Theme(name) => {
+            state.composer.take();
+            looks::theme(state, name);
         }
         Typed::Unknown(word) => {
             let word = text::truncate(word, 20, "...");

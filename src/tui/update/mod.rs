@@ -4,6 +4,7 @@
 //! `engine`, lists to choose from in `list`, themes in `looks`.
 
 mod commands;
+mod copy;
 mod engine;
 mod keys;
 mod list;
@@ -41,6 +42,7 @@ pub fn update(state: &mut State, event: Event, now: Instant) -> Vec<Effect> {
         Event::Signal(Signal::Continue) => effects.push(Effect::Repaint),
         Event::InputLost => effects.push(Effect::Quit(Exit::TerminalLost)),
         Event::Tick => on_tick(state, now, &mut effects),
+        Event::Clipboard(outcome) => copy::on_outcome(state, outcome, &mut effects),
         Event::EngineLoaded(_)
         | Event::EngineFailed(_)
         | Event::Snapshot(_)
