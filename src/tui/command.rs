@@ -4,6 +4,8 @@
 
 use crate::engine::LaneId;
 
+use super::composer::Draft;
+
 /// One command. The help and the palette list this table, and typed text is read by it.
 pub struct Command {
     pub name: &'static str,
@@ -138,11 +140,14 @@ pub fn parse(typed: &str) -> Typed<'_> {
     (command.parse)(rest.trim()).unwrap_or(Typed::Misused { word, takes })
 }
 
-/// What is sent for what was typed.
-pub fn message(typed: &str) -> Message<'_> {
-    match parse(typed) {
-        Typed::Message(message) => message,
-        _ => Message { text: typed, lane: None },
+/// What is sent for what was typed, without the lane that it names, and that lane.
+pub fn message(typed: &Draft) -> (Draft, Option<Option<LaneId>>) {
+    match parse(typed.text()) {
+        Typed::Message(Message { text, lane: Some(lane) }) => {
+            let end = typed.text().trim_end().len();
+            (typed.slice(end - text.len()..end), Some(lane))
+        }
+        _ => (typed.clone(), None),
     }
 }
 

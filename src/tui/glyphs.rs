@@ -6,6 +6,8 @@ use std::ffi::OsStr;
 
 use crate::config::Unicode;
 
+use super::text::rows::Sign;
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Glyphs {
     pub running: &'static str,
@@ -29,6 +31,9 @@ pub struct Glyphs {
     pub tee_down: &'static str,
     pub tee_up: &'static str,
     pub tee_right: &'static str,
+    pub cross: &'static str,
+    /// Of lists, the outermost first.
+    pub bullets: [&'static str; 3],
     /// Eighths of a cell, the lowest first.
     pub levels: [&'static str; 8],
     pub gauge_full: &'static str,
@@ -54,6 +59,8 @@ pub const UNICODE: Glyphs = Glyphs {
     tee_down: "┬",
     tee_up: "┴",
     tee_right: "├",
+    cross: "┼",
+    bullets: ["•", "◦", "▪"],
     levels: ["▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"],
     gauge_full: "━",
     gauge_empty: "─",
@@ -78,6 +85,8 @@ pub const ASCII: Glyphs = Glyphs {
     tee_down: "+",
     tee_up: "+",
     tee_right: "+",
+    cross: "+",
+    bullets: ["*", "-", "+"],
     levels: ["_", "_", ".", ":", "-", "=", "+", "#"],
     gauge_full: "#",
     gauge_empty: ".",
@@ -102,6 +111,16 @@ impl Glyphs {
         }
         let eighths = (fraction * 8.0).ceil().clamp(1.0, 8.0) as usize;
         self.levels[eighths - 1]
+    }
+
+    /// One column wide.
+    pub fn sign(&self, sign: Sign) -> &'static str {
+        match sign {
+            Sign::Bullet(depth) => self.bullets[usize::from(depth) % self.bullets.len()],
+            Sign::Bar | Sign::Column => self.vertical,
+            Sign::Rule => self.horizontal,
+            Sign::Cross => self.cross,
+        }
     }
 
     pub fn rule(&self, columns: usize) -> String {
