@@ -13,7 +13,7 @@ use crate::bill::{Books, Tab};
 use crate::engine::{ChatRequest, EngineSnapshot, GenerationEvent, GenerationStream, RoutingDecision};
 
 use super::backend::Backend;
-use super::clipboard::{Clipboard, Connection};
+use super::clipboard::Clipboard;
 use super::event::{Effect, Event, Exit, SuspendedBy};
 use super::frames::FrameLimiter;
 use super::skin::Skin;
@@ -69,7 +69,7 @@ pub fn run(state: State, skin: Skin, load: Load, sample: Option<Sample>, books: 
         spawn_sampler(sample, sender.clone())?;
     }
     let copies = sender.clone();
-    let clipboard = Clipboard::new(Connection::detect(), move |outcome| {
+    let clipboard = Clipboard::new(state.connection, move |outcome| {
         let _ = copies.send(Message::Event(Event::Clipboard(outcome)));
     });
     let mut driver = Driver {
@@ -126,7 +126,7 @@ impl Driver {
     async fn run(&mut self, mut receiver: UnboundedReceiver<Message>) -> io::Result<Exit> {
         loop {
             let now = Instant::now();
-            let frame = self.state.dirty.then(|| self.limiter.next(now));
+            let frame = self.state.dirty.then(|| self.limiter.next(now, self.state.pace));
             if frame.is_some_and(|at| at <= now) {
                 self.draw(now)?;
                 continue;

@@ -20,6 +20,7 @@ mod fixtures;
 mod format;
 mod frames;
 mod glyphs;
+mod held;
 mod help;
 mod input;
 mod keys;
@@ -108,11 +109,14 @@ pub fn run(options: TuiOptions) -> Result<Exit, TuiError> {
     let mut looks = looks::Looks::new(palette::Depth::new(options.screen.colours));
     looks.add_folder(&options.themes);
     looks.choose_first(options.theme.as_deref())?;
+    let connection = clipboard::Connection::detect();
     let skin = skin::Skin { theme: looks.theme(), glyphs: glyphs::Glyphs::new(options.screen.unicode) };
     require_terminal()?;
     let mut state = state::State::new(options.answers, options.log_file, Instant::now());
     state.server = options.server;
     state.looks = looks;
+    state.set_pace(frames::Pace::new(options.screen.pace, connection.over_ssh));
+    state.connection = connection;
     state.prices = options.books.as_ref().and_then(Books::prices).cloned();
     Ok(driver::run(state, skin, options.load, options.sample, options.books)?)
 }

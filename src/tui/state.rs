@@ -11,10 +11,13 @@ use crate::ledger::{Prices, Total};
 use crate::telemetry::device::DeviceSample;
 
 use super::answer::Answer;
+use super::clipboard::Connection;
 use super::command;
 use super::composer::{Composer, Draft};
 use super::consent::{Consent, Gate};
 use super::conversation::Conversation;
+use super::frames::Pace;
+use super::held::Held;
 use super::keys::Context;
 use super::layout::Layout;
 use super::looks::Looks;
@@ -91,6 +94,10 @@ pub struct State {
     pub refresh: Option<Instant>,
     pub overlay: Option<Overlay>,
     pub looks: Looks,
+    pub pace: Pace,
+    pub held: Held,
+    /// Where the reader sits.
+    pub connection: Connection,
     /// The first line of the help in view.
     pub help_top: usize,
     /// A short message in the footer, gone with the next key.
@@ -127,12 +134,20 @@ impl State {
             refresh: None,
             overlay: None,
             looks: Looks::new(Depth::Full),
+            pace: Pace::Full,
+            held: Held::default(),
+            connection: Connection::default(),
             help_top: 0,
             hint: None,
             quit_armed: None,
             now,
             dirty: true,
         }
+    }
+
+    pub fn set_pace(&mut self, pace: Pace) {
+        self.pace = pace;
+        self.conversation.move_in_steps(pace == Pace::Low);
     }
 
     pub fn snapshot(&self) -> Option<&EngineSnapshot> {
@@ -210,6 +225,6 @@ impl State {
             EngineState::Ready(_) | EngineState::Failed(_) => None,
         };
         let quit = self.quit_armed.map(|at| at + QUIT_WINDOW);
-        [loading, quit, self.preview.due, self.refresh].into_iter().flatten().min()
+        [loading, quit, self.preview.due, self.refresh, self.held.due()].into_iter().flatten().min()
     }
 }

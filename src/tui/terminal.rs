@@ -228,3 +228,7 @@ fn lock() -> std::sync::MutexGuard<'static, Option<Taken>> {
 #[cfg(test)]
 #[path = "terminal_tests.rs"]
 mod tests;
+
+#[cfg(test)]
+#[path = "pace_tests.rs"]
+mod pace_tests;

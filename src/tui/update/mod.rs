@@ -65,6 +65,9 @@ fn on_tick(state: &mut State, now: Instant, effects: &mut Vec<Effect>) {
     if matches!(state.engine, EngineState::Loading { .. }) {
         state.dirty = true; // it shows how long it takes
     }
+    if state.held.has_come(now) {
+        state.dirty = true;
+    }
     if state.refresh.is_some_and(|due| now >= due) {
         state.refresh = None;
         effects.push(Effect::RefreshSnapshot);
