@@ -21,6 +21,7 @@ pub fn run(args: &ChatArgs) -> anyhow::Result<ExitCode> {
         answers: prepared.answers.clone(),
         server: None,
         theme: prepared.settings.theme.clone(),
+        keys: prepared.settings.keys.clone(),
         themes: prepared.paths.themes(),
         screen: prepared.settings.screen,
         log_file: prepared.paths.log_file(),

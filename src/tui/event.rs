@@ -40,6 +40,8 @@ pub enum Event {
     /// What the router said about the message that waits at the head of the queue.
     Weighed(Result<RoutingDecision, String>),
     Device(Box<DeviceSample>),
+    /// The end of the log file, or why it cannot be read.
+    LogRead(Result<String, String>),
     /// A deadline that `State::deadline` named has come.
     Tick,
     Signal(Signal),
@@ -80,6 +82,8 @@ pub enum Effect {
     Copy(String),
     /// Copy a text by way of the terminal alone; answered likewise.
     CopyByTerminal(String),
+    /// Read the end of the log file, off this thread; answered by `Event::LogRead`.
+    ReadLog,
     /// Give the terminal back and stop the process until it is continued.
     Suspend {
         by: SuspendedBy,

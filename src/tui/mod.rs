@@ -7,8 +7,10 @@
 mod answer;
 mod backend;
 mod block;
+mod chord;
 mod clipboard;
 mod command;
+mod completion;
 mod composer;
 mod composer_view;
 mod consent;
@@ -23,9 +25,11 @@ mod glyphs;
 mod held;
 mod help;
 mod input;
+mod keymap;
 mod keys;
 mod layout;
 mod looks;
+mod page;
 mod palette;
 mod panels;
 mod picker;
@@ -48,12 +52,13 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use crate::bill::Books;
-use crate::config::ScreenSettings;
+use crate::config::{KeySettings, ScreenSettings};
 use crate::engine::AnswerSettings;
 use crate::telemetry::device::DeviceSample;
 
 pub use backend::Backend;
 pub use event::Exit;
+pub use keymap::KeysError;
 pub use theme::ThemeError;
 
 /// Makes the engine. Runs on a thread of its own while the screen is open already; an error is shown there.
@@ -71,6 +76,8 @@ pub struct TuiOptions {
     pub server: Option<String>,
     /// The name of a theme; without one, the environment decides.
     pub theme: Option<String>,
+    /// Keys in place of the usual ones.
+    pub keys: KeySettings,
     /// Where themes of the reader's own lie.
     pub themes: PathBuf,
     pub screen: ScreenSettings,
@@ -86,6 +93,8 @@ pub enum TuiError {
     DumbTerminal,
     #[error(transparent)]
     Theme(#[from] ThemeError),
+    #[error(transparent)]
+    Keys(#[from] KeysError),
     #[error("the terminal cannot be used: {0}")]
     Terminal(#[from] std::io::Error),
 }
@@ -106,6 +115,7 @@ pub fn require_terminal() -> Result<(), TuiError> {
 
 /// Opens the chat and returns when it is over, with the terminal as it was.
 pub fn run(options: TuiOptions) -> Result<Exit, TuiError> {
+    let keys = keymap::Keymap::new(&options.keys)?;
     let mut looks = looks::Looks::new(palette::Depth::new(options.screen.colours));
     looks.add_folder(&options.themes);
     looks.choose_first(options.theme.as_deref())?;
@@ -113,6 +123,7 @@ pub fn run(options: TuiOptions) -> Result<Exit, TuiError> {
     let skin = skin::Skin { theme: looks.theme(), glyphs: glyphs::Glyphs::new(options.screen.unicode) };
     require_terminal()?;
     let mut state = state::State::new(options.answers, options.log_file, Instant::now());
+    state.keys = keys;
     state.server = options.server;
     state.looks = looks;
     state.set_pace(frames::Pace::new(options.screen.pace, connection.over_ssh));

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use crate::bill::Bill;
 use crate::engine::{
-    AnswerSettings, ChatMessage, ChatRequest, EngineSnapshot, LaneState, LaneStatus, Role, RoutingDecision,
+    AnswerSettings, ChatMessage, ChatRequest, EngineSnapshot, LaneState, LaneStatus, Parameter, Role, RoutingDecision,
 };
 use crate::ledger::{Prices, Total};
 use crate::telemetry::device::DeviceSample;
@@ -13,14 +13,17 @@ use crate::telemetry::device::DeviceSample;
 use super::answer::Answer;
 use super::clipboard::Connection;
 use super::command;
+use super::completion::Completion;
 use super::composer::{Composer, Draft};
 use super::consent::{Consent, Gate};
 use super::conversation::Conversation;
 use super::frames::Pace;
 use super::held::Held;
+use super::keymap::Keymap;
 use super::keys::Context;
 use super::layout::Layout;
 use super::looks::Looks;
+use super::page::Page;
 use super::palette::Depth;
 use super::panels::Panel;
 use super::picker::Picker;
@@ -42,7 +45,7 @@ pub enum EngineState {
 /// What covers the conversation.
 #[derive(Debug)]
 pub enum Overlay {
-    Help,
+    Page(Page),
     Panel(Panel),
     List(Picker),
 }
@@ -51,7 +54,7 @@ impl Overlay {
     pub fn panel(&self) -> Option<Panel> {
         match self {
             Self::Panel(panel) => Some(*panel),
-            Self::Help | Self::List(_) => None,
+            Self::Page(_) | Self::List(_) => None,
         }
     }
 }
@@ -69,6 +72,10 @@ pub struct Preview {
 pub struct State {
     pub engine: EngineState,
     pub settings: AnswerSettings,
+    /// What they were at first, or what the model suggests.
+    pub defaults: AnswerSettings,
+    /// What `/set` has changed since.
+    pub changed: Vec<Parameter>,
     pub log_file: PathBuf,
     /// The host of the server that the whole chat is over.
     pub server: Option<String>,
@@ -93,13 +100,14 @@ pub struct State {
     /// When to look at the engine again.
     pub refresh: Option<Instant>,
     pub overlay: Option<Overlay>,
+    pub completion: Completion,
+    /// Those in force.
+    pub keys: Keymap,
     pub looks: Looks,
     pub pace: Pace,
     pub held: Held,
     /// Where the reader sits.
     pub connection: Connection,
-    /// The first line of the help in view.
-    pub help_top: usize,
     /// A short message in the footer, gone with the next key.
     pub hint: Option<String>,
     /// When Ctrl-C was pressed.
@@ -115,6 +123,8 @@ impl State {
         let consent = Consent { always: settings.allow_remote, declined: false };
         Self {
             engine: EngineState::Loading { since: now },
+            defaults: settings.clone(),
+            changed: Vec::new(),
             settings,
             log_file,
             server: None,
@@ -133,11 +143,12 @@ impl State {
             preview: Preview::default(),
             refresh: None,
             overlay: None,
+            completion: Completion::default(),
+            keys: Keymap::default(),
             looks: Looks::new(Depth::Full),
             pace: Pace::Full,
             held: Held::default(),
             connection: Connection::default(),
-            help_top: 0,
             hint: None,
             quit_armed: None,
             now,
@@ -162,15 +173,20 @@ impl State {
         self.answer.as_ref().is_some_and(|answer| !answer.over)
     }
 
-    pub fn help_is_open(&self) -> bool {
-        matches!(self.overlay, Some(Overlay::Help))
+    /// The help or the log, which cover panels and conversation.
+    pub fn page(&self) -> Option<&Page> {
+        match &self.overlay {
+            Some(Overlay::Page(page)) => Some(page),
+            _ => None,
+        }
     }
 
     /// Whose keys they are.
     pub fn context(&self) -> Context {
         match self.overlay {
-            Some(Overlay::List(_)) => Context::List,
-            Some(Overlay::Help | Overlay::Panel(_)) | None => Context::Compose,
+            Some(Overlay::List(_) | Overlay::Page(_)) => Context::List,
+            Some(Overlay::Panel(_)) | None if self.completion.is_open() => Context::List,
+            Some(Overlay::Panel(_)) | None => Context::Compose,
         }
     }
 
@@ -196,7 +212,11 @@ impl State {
 
     pub fn layout(&mut self) -> Layout {
         let typed = self.composer.lines(self.composer_columns()).len();
-        Layout::new(self.columns, self.rows, typed, self.queue.len())
+        let mut layout = Layout::new(self.columns, self.rows, typed, self.queue.len());
+        if self.page().is_none() {
+            layout.make_room(self.completion.rows(layout.conversation.height));
+        }
+        layout
     }
 
     /// Brings the wrapped lines up to date with the text and the size.

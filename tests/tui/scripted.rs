@@ -45,6 +45,7 @@ pub fn run(scenario: &str) {
             allow_remote: false,
         },
         theme: std::env::var("ORTALK_TUI_THEME").ok(),
+        keys: Default::default(),
         themes: std::env::temp_dir().join("no-such-folder"),
         screen: ScreenSettings::default(),
         log_file: std::env::var_os(LOG).map_or_else(|| std::env::temp_dir().join("ortalk-test.log"), Into::into),

@@ -45,6 +45,7 @@ pub fn run(url: &str, connect: &ConnectArgs, args: &ChatArgs) -> anyhow::Result<
         answers,
         server: Some(endpoint.host().to_owned()),
         theme: settings.theme.clone(),
+        keys: settings.keys.clone(),
         themes: paths.themes(),
         screen: settings.screen,
         log_file: paths.log_file(),

@@ -1,20 +1,23 @@
 //! What each event does: `update(&mut State, Event, now) -> Vec<Effect>`. Pure: no I/O and no clock of its own.
 //!
-//! Keys are in `keys`, commands in `commands`, the way of a message in `send`, what the engine reports in
-//! `engine`, lists to choose from in `list`, themes in `looks`.
+//! Keys are in `keys`, commands in `commands`, the way of a message in `send`, what the engine reports in `engine`,
+//! lists to choose from and pages to read in `list`, the palette of commands in `completion`, what is said of the answers
+//! that follow in `settings`, themes in `looks`.
 
 mod commands;
+mod completion;
 mod copy;
 mod engine;
 mod keys;
 mod list;
 mod looks;
 mod send;
+mod settings;
 
 use std::time::Instant;
 
+use super::completion::Completion;
 use super::event::{Effect, Event, Exit, Signal, SuspendedBy};
-use super::keys::Context;
 use super::state::{EngineState, QUIT_WINDOW, State};
 
 pub use send::{return_queue, submit_now};
@@ -24,14 +27,14 @@ pub fn update(state: &mut State, event: Event, now: Instant) -> Vec<Effect> {
     state.now = now;
     match event {
         Event::Key(key) => keys::on_key(state, key, now, &mut effects),
-        Event::Paste(text) if state.context() == Context::List => {
-            list::filter(state, &text);
-            state.dirty = true;
-        }
         Event::Paste(text) => {
-            state.composer.insert(&text);
-            state.overlay = None;
-            send::typed(state, now);
+            if !list::filter(state, &text) {
+                state.composer.insert(&text);
+                state.overlay = None;
+                state.completion = Completion::default();
+                send::typed(state, now);
+            }
+            state.dirty = true;
         }
         Event::Resize { columns, rows } => {
             (state.columns, state.rows) = (columns, rows);
@@ -41,6 +44,7 @@ pub fn update(state: &mut State, event: Event, now: Instant) -> Vec<Effect> {
         Event::Signal(Signal::Stop) => effects.push(Effect::Suspend { by: SuspendedBy::Signal }),
         Event::Signal(Signal::Continue) => effects.push(Effect::Repaint),
         Event::InputLost => effects.push(Effect::Quit(Exit::TerminalLost)),
+        Event::LogRead(result) => list::show_log(state, result),
         Event::Tick => on_tick(state, now, &mut effects),
         Event::Clipboard(outcome) => copy::on_outcome(state, outcome, &mut effects),
         Event::EngineLoaded(_)
