@@ -93,6 +93,17 @@ pub const COMMANDS: &[Command] = &[
         help: "choose a colour theme",
         parse: |rest| Some(Typed::Theme(rest)),
     },
+    Command {
+        name: "/mouse",
+        takes: "on, off, or nothing",
+        help: "take the mouse, or leave it alone",
+        parse: |rest| match rest {
+            "" => Some(Typed::Mouse(None)),
+            "on" => Some(Typed::Mouse(Some(true))),
+            "off" => Some(Typed::Mouse(Some(false))),
+            _ => None,
+        },
+    },
     Command { name: "/quit", takes: "", help: "leave ortalk", parse: |rest| alone(rest, Typed::Quit) },
     Command { name: "/exit", takes: "", help: "", parse: |rest| alone(rest, Typed::Quit) },
 ];
@@ -164,6 +175,8 @@ pub enum Typed<'a> {
     /// Messages from now on: think before answering, or do not.
     Think(bool),
     Copy(Copying),
+    /// Take the mouse or leave it; `None` changes which.
+    Mouse(Option<bool>),
     /// The colour theme of this name; an empty one shows the list.
     Theme(&'a str),
     Message(Message<'a>),
@@ -256,6 +269,8 @@ mod tests {
             ("/system Be\nbrief. ", Typed::System("Be\nbrief.")),
             ("/set temperature  0.7", Typed::Set { name: "temperature", value: "0.7" }),
             ("/set", Typed::Set { name: "", value: "" }),
+            ("/mouse", Typed::Mouse(None)),
+            ("/mouse off", Typed::Mouse(Some(false))),
             ("/quit", Typed::Quit),
             ("/exit ", Typed::Quit),
             ("/quit now", Typed::Misused { word: "/quit", takes: "nothing behind it" }),

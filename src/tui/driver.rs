@@ -65,7 +65,7 @@ pub fn run(state: State, skin: Skin, load: Load, sample: Option<Sample>, books: 
         },
         terminal::give_back,
     )?;
-    let screen = Screen::enter(&state.log_file)?;
+    let screen = Screen::enter(&state.log_file, state.mouse)?;
     let (keys, open) = (sender.clone(), sender.clone());
     input::spawn(move |event| keys.send(Message::Event(event)).is_ok(), move || !open.is_closed())?;
     let loader = spawn_loader(load, sender.clone())?;
@@ -255,6 +255,7 @@ impl Driver {
                     return self.handle(Event::Snapshot(snapshot));
                 }
             }
+            Effect::TakeMouse(on) => self.screen.take_mouse(on)?,
             Effect::Copy(text) => {
                 let sequence = self.clipboard.copy(text);
                 self.screen.send(&sequence.unwrap_or_default())?;

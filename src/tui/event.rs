@@ -45,10 +45,20 @@ pub enum Event {
     /// A deadline that `State::deadline` named has come.
     Tick,
     Signal(Signal),
+    /// Only where the program has the mouse.
+    Mouse(Mouse),
     /// What became of a text that was to be copied.
     Clipboard(Outcome),
     /// The terminal is gone: nobody reads or types any more.
     InputLost,
+}
+
+/// A place is counted from the upper left corner, in cells.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mouse {
+    WheelUp,
+    WheelDown,
+    Click { column: u16, row: u16 },
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -84,6 +94,8 @@ pub enum Effect {
     CopyByTerminal(String),
     /// Read the end of the log file, off this thread; answered by `Event::LogRead`.
     ReadLog,
+    /// Take the mouse, or leave it to the terminal.
+    TakeMouse(bool),
     /// Give the terminal back and stop the process until it is continued.
     Suspend {
         by: SuspendedBy,

@@ -128,6 +128,7 @@ pub fn run(options: TuiOptions) -> Result<Exit, TuiError> {
     state.looks = looks;
     state.set_pace(frames::Pace::new(options.screen.pace, connection.over_ssh));
     state.connection = connection;
+    state.mouse = options.screen.mouse;
     state.prices = options.books.as_ref().and_then(Books::prices).cloned();
     Ok(driver::run(state, skin, options.load, options.sample, options.books)?)
 }

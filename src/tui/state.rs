@@ -106,6 +106,8 @@ pub struct State {
     pub looks: Looks,
     pub pace: Pace,
     pub held: Held,
+    /// The program has the mouse.
+    pub mouse: bool,
     /// Where the reader sits.
     pub connection: Connection,
     /// A short message in the footer, gone with the next key.
@@ -148,6 +150,7 @@ impl State {
             looks: Looks::new(Depth::Full),
             pace: Pace::Full,
             held: Held::default(),
+            mouse: true,
             connection: Connection::default(),
             hint: None,
             quit_armed: None,

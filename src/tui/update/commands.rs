@@ -14,6 +14,7 @@ use super::super::state::{Overlay, State};
 use super::super::text;
 use super::copy;
 use super::looks;
+use super::mouse;
 use super::send::cancel;
 use super::settings;
 
@@ -58,6 +59,10 @@ pub(super) fn run_command(state: &mut State, now: Instant, effects: &mut Vec<Eff
         Typed::Copy(what) => {
             state.composer.take();
             copy::copy(state, what, effects);
+        }
+        Typed::Mouse(on) => {
+            state.composer.take();
+            mouse::switch(state, on, effects);
         }
         Typed::Theme(name) => {
             state.composer.take();

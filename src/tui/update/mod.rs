@@ -2,7 +2,7 @@
 //!
 //! Keys are in `keys`, commands in `commands`, the way of a message in `send`, what the engine reports in `engine`,
 //! lists to choose from and pages to read in `list`, the palette of commands in `completion`, what is said of the answers
-//! that follow in `settings`, themes in `looks`.
+//! that follow in `settings`, themes in `looks`, the mouse in `mouse`, copying in `copy`.
 
 mod commands;
 mod completion;
@@ -11,6 +11,7 @@ mod engine;
 mod keys;
 mod list;
 mod looks;
+mod mouse;
 mod send;
 mod settings;
 
@@ -46,6 +47,7 @@ pub fn update(state: &mut State, event: Event, now: Instant) -> Vec<Effect> {
         Event::InputLost => effects.push(Effect::Quit(Exit::TerminalLost)),
         Event::LogRead(result) => list::show_log(state, result),
         Event::Tick => on_tick(state, now, &mut effects),
+        Event::Mouse(mouse) => mouse::on_mouse(state, mouse, now, &mut effects),
         Event::Clipboard(outcome) => copy::on_outcome(state, outcome, &mut effects),
         Event::EngineLoaded(_)
         | Event::EngineFailed(_)
