@@ -4,6 +4,7 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::{Position, Rect};
 use ratatui::text::Line;
 
+use super::chats;
 use super::consent::{self, Gate};
 use super::keys::{Action, Context};
 use super::layout::{COMPOSER_MARGIN, Layout, Mode};
@@ -44,6 +45,9 @@ pub fn draw(state: &mut State, skin: &Skin, area: Rect, buffer: &mut Buffer) -> 
 fn placeholder(state: &State) -> String {
     if let (EngineState::Ready(_), Some(lane), false) = (&state.engine, state.settings.lane, state.busy()) {
         return format!("Message to {lane}; /auto lets ortalk choose");
+    }
+    if let (EngineState::Ready(_), Some(name)) = (&state.engine, &state.models.opening) {
+        return format!("Message; {} is being loaded", one_line(name));
     }
     let text = match state.engine {
         EngineState::Loading { .. } => "Type while the model loads",
@@ -112,7 +116,7 @@ pub fn message(state: &State, skin: &Skin) -> Option<Text> {
     if state.gate == Gate::Asking {
         return Some(Line::from(skin.styled(skin.theme.warning, format!("   {}", consent::KEYS))));
     }
-    let hint = state.hint.as_ref()?;
+    let Some(hint) = &state.hint else { return chats::view::footer(state, skin, state.columns.into()) };
     Some(Line::from(skin.styled(skin.theme.warning, format!("   {hint}"))))
 }
 

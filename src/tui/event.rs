@@ -5,9 +5,11 @@
 use crossterm::event::KeyEvent;
 
 use crate::bill::Bill;
-use crate::engine::{ChatRequest, EngineSnapshot, GenerationEvent, RoutingDecision};
+use crate::engine::{AnswerSettings, ChatRequest, EngineSnapshot, GenerationEvent, RoutingDecision};
 use crate::telemetry::device::DeviceSample;
 
+use super::backend::ModelEntry;
+use super::chats::{News, Wish};
 use super::clipboard::Outcome;
 
 #[derive(Debug, Clone)]
@@ -24,6 +26,14 @@ pub enum Event {
     EngineLoaded(EngineSnapshot),
     /// The engine could not be made; the text is for people and may have many lines.
     EngineFailed(String),
+    /// What `/model` can choose from.
+    ModelsListed(Result<Vec<ModelEntry>, String>),
+    /// The engine was given up to make room for the next one.
+    EngineReleased,
+    /// Another model answers from now on; it suggests these numbers.
+    ModelOpened(EngineSnapshot, Box<AnswerSettings>),
+    /// The one that answered goes on.
+    ModelRefused(String),
     /// The engine as it stands after something changed.
     Snapshot(EngineSnapshot),
     /// From the stream of the answer that was submitted last.
@@ -40,6 +50,8 @@ pub enum Event {
     /// What the router said about the message that waits at the head of the queue.
     Weighed(Result<RoutingDecision, String>),
     Device(Box<DeviceSample>),
+    /// What the disk says of kept conversations.
+    Chats(News),
     /// The end of the log file, or why it cannot be read.
     LogRead(Result<String, String>),
     /// A deadline that `State::deadline` named has come.
@@ -92,6 +104,12 @@ pub enum Effect {
     Copy(String),
     /// Copy a text by way of the terminal alone; answered likewise.
     CopyByTerminal(String),
+    /// What concerns kept conversations; performed in their order.
+    Chats(Wish),
+    /// Ask which models there are, off this thread; answered by `Event::ModelsListed`.
+    ListModels,
+    /// Load the model of this name, off this thread; answered by `Event::ModelOpened` or `Event::ModelRefused`.
+    OpenModel(String),
     /// Read the end of the log file, off this thread; answered by `Event::LogRead`.
     ReadLog,
     /// Take the mouse, or leave it to the terminal.

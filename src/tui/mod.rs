@@ -7,6 +7,7 @@
 mod answer;
 mod backend;
 mod block;
+mod chats;
 mod chord;
 mod clipboard;
 mod command;
@@ -38,8 +39,9 @@ mod platform;
 mod skin;
 mod state;
 mod strip;
+mod switch;
 mod terminal;
-mod text;
+pub(crate) mod text;
 mod theme;
 mod title;
 mod transcript;
@@ -56,7 +58,8 @@ use crate::config::{KeySettings, ScreenSettings};
 use crate::engine::AnswerSettings;
 use crate::telemetry::device::DeviceSample;
 
-pub use backend::Backend;
+pub use backend::{Backend, ModelEntry, Models, OpenedModel, RefusedModel};
+pub use chats::ChatOptions;
 pub use event::Exit;
 pub use keymap::KeysError;
 pub use theme::ThemeError;
@@ -68,6 +71,8 @@ pub type Sample = Box<dyn FnMut() -> DeviceSample + Send>;
 
 pub struct TuiOptions {
     pub load: Load,
+    /// Those that can take its place; without, `/model` says that there is none.
+    pub models: Option<Arc<dyn Models>>,
     pub sample: Option<Sample>,
     /// Measures what answers take and writes it down.
     pub books: Option<Books>,
@@ -81,6 +86,8 @@ pub struct TuiOptions {
     /// Where themes of the reader's own lie.
     pub themes: PathBuf,
     pub screen: ScreenSettings,
+    /// Where conversations are kept; `None` keeps none.
+    pub chats: Option<ChatOptions>,
     /// Where standard output and error go while the screen is open.
     pub log_file: PathBuf,
 }
@@ -124,11 +131,16 @@ pub fn run(options: TuiOptions) -> Result<Exit, TuiError> {
     require_terminal()?;
     let mut state = state::State::new(options.answers, options.log_file, Instant::now());
     state.keys = keys;
+    state.models.are_there = options.models.is_some();
     state.server = options.server;
     state.looks = looks;
     state.set_pace(frames::Pace::new(options.screen.pace, connection.over_ssh));
     state.connection = connection;
     state.mouse = options.screen.mouse;
     state.prices = options.books.as_ref().and_then(Books::prices).cloned();
-    Ok(driver::run(state, skin, options.load, options.sample, options.books)?)
+    let chats = options.chats;
+    if let Some(chats) = &chats {
+        state.chats = chats::Chats::new(chats);
+    }
+    Ok(driver::run(state, skin, options.load, options.models, options.sample, options.books, chats)?)
 }

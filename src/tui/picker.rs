@@ -13,6 +13,8 @@ use super::text::sanitize::{one_line, sanitize};
 pub enum Purpose {
     /// A command, to be run or to be put into the composer.
     Command,
+    /// A model, to answer from now on.
+    Model,
     /// A colour theme, shown while it is chosen.
     Theme,
 }

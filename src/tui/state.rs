@@ -4,15 +4,13 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use crate::bill::Bill;
-use crate::engine::{
-    AnswerSettings, ChatMessage, ChatRequest, EngineSnapshot, LaneState, LaneStatus, Parameter, Role, RoutingDecision,
-};
+use crate::engine::{AnswerSettings, ChatRequest, EngineSnapshot, LaneState, LaneStatus, Parameter, RoutingDecision};
 use crate::ledger::{Prices, Total};
 use crate::telemetry::device::DeviceSample;
 
 use super::answer::Answer;
+use super::chats::{Ask, ChatList, Chats};
 use super::clipboard::Connection;
-use super::command;
 use super::completion::Completion;
 use super::composer::{Composer, Draft};
 use super::consent::{Consent, Gate};
@@ -27,6 +25,7 @@ use super::page::Page;
 use super::palette::Depth;
 use super::panels::Panel;
 use super::picker::Picker;
+use super::text::sanitize::one_line;
 
 /// Ctrl-C quits when it is pressed again within this time.
 pub const QUIT_WINDOW: Duration = Duration::from_secs(2);
@@ -48,13 +47,14 @@ pub enum Overlay {
     Page(Page),
     Panel(Panel),
     List(Picker),
+    Chats(ChatList),
 }
 
 impl Overlay {
     pub fn panel(&self) -> Option<Panel> {
         match self {
             Self::Panel(panel) => Some(*panel),
-            Self::Page(_) | Self::List(_) => None,
+            Self::Page(_) | Self::List(_) | Self::Chats(_) => None,
         }
     }
 }
@@ -66,6 +66,17 @@ pub struct Preview {
     /// The revision that was asked about.
     pub asked: Option<u64>,
     pub shown: Option<Result<RoutingDecision, String>>,
+}
+
+/// The models that could answer in place of the one that does.
+#[derive(Debug, Default)]
+pub struct ModelsState {
+    /// Whether others can be loaded at all.
+    pub are_there: bool,
+    /// The reader waits for the list.
+    pub asked: bool,
+    /// The name of the one that is being loaded.
+    pub opening: Option<String>,
 }
 
 #[derive(Debug)]
@@ -82,6 +93,7 @@ pub struct State {
     pub columns: u16,
     pub rows: u16,
     pub conversation: Conversation,
+    pub chats: Chats,
     pub composer: Composer,
     /// Messages that wait for the engine or for the running answer.
     pub queue: Vec<Draft>,
@@ -101,6 +113,7 @@ pub struct State {
     pub refresh: Option<Instant>,
     pub overlay: Option<Overlay>,
     pub completion: Completion,
+    pub models: ModelsState,
     /// Those in force.
     pub keys: Keymap,
     pub looks: Looks,
@@ -133,6 +146,7 @@ impl State {
             columns: 80,
             rows: 24,
             conversation: Conversation::default(),
+            chats: Chats::default(),
             composer: Composer::default(),
             queue: Vec::new(),
             gate: Gate::Open,
@@ -146,6 +160,7 @@ impl State {
             refresh: None,
             overlay: None,
             completion: Completion::default(),
+            models: ModelsState::default(),
             keys: Keymap::default(),
             looks: Looks::new(Depth::Full),
             pace: Pace::Full,
@@ -188,7 +203,9 @@ impl State {
     pub fn context(&self) -> Context {
         match self.overlay {
             Some(Overlay::List(_) | Overlay::Page(_)) => Context::List,
+            Some(Overlay::Chats(_)) => Context::Chats,
             Some(Overlay::Panel(_)) | None if self.completion.is_open() => Context::List,
+            None if self.chats.selected.is_some() => Context::Message,
             Some(Overlay::Panel(_)) | None => Context::Compose,
         }
     }
@@ -222,6 +239,11 @@ impl State {
         layout
     }
 
+    /// What the conversation is called.
+    pub fn title(&self) -> Option<String> {
+        self.chats.tree.title().map(|title| one_line(&title)).or_else(|| self.conversation.title())
+    }
+
     /// Brings the wrapped lines up to date with the text and the size.
     pub fn lay_out(&mut self) -> Layout {
         let layout = self.layout();
@@ -232,10 +254,9 @@ impl State {
 
     /// What would be sent to answer what was typed.
     pub fn request(&self, typed: &Draft) -> ChatRequest {
-        let (message, lane) = command::message(typed);
-        let turns = self.conversation.messages().into_iter();
-        let request = self.settings.request(turns.chain([ChatMessage::new(Role::User, message.sent())]));
-        ChatRequest { lane: lane.unwrap_or(request.lane), ..request }
+        let Ask { turns, continues, lane } = self.chats.ask(&self.conversation, typed);
+        let request = self.settings.request(turns);
+        ChatRequest { lane: lane.unwrap_or(request.lane), continue_last: continues, ..request }
     }
 
     /// When `update` wants a `Tick`, if nothing else happens before.

@@ -85,6 +85,10 @@ impl Terminal {
         stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('T'))
     }
 
+    pub fn with_screen<T>(&self, look: impl FnOnce(&vt100::Screen) -> T) -> T {
+        look(self.seen.lock().unwrap().parser.screen())
+    }
+
     /// What stands on the screen.
     pub fn screen(&self) -> String {
         self.seen.lock().unwrap().parser.screen().contents()

@@ -1,5 +1,5 @@
-//! What the mouse does: the wheel scrolls what has the keys, a click opens the panel that it meets or follows the newest
-//! text. Dragging with Shift stays the terminal's own, for its selection.
+//! What the mouse does: the wheel scrolls what has the keys, a click opens the panel or selects the message that it
+//! meets. Dragging with Shift stays the terminal's own, for its selection.
 
 use std::time::Instant;
 
@@ -11,7 +11,7 @@ use super::super::layout::{Layout, Mode};
 use super::super::panels::{self, Panel};
 use super::super::state::{Overlay, State};
 use super::keys::scroll;
-use super::list;
+use super::{chats, list};
 
 /// Rows of one notch of the wheel.
 const NOTCH: usize = 3;
@@ -52,7 +52,19 @@ fn click(state: &mut State, at: Position) {
     } else if layout.bottom_rule.contains(at) {
         // The marker that there is text below stands here.
         state.conversation.follow();
+    } else if layout.conversation.contains(at)
+        && let Some(id) = message_at(state, &layout, at)
+    {
+        chats::select(state, id);
     }
+}
+
+/// The message whose rows are met. An open panel leaves the conversation the rows below it.
+fn message_at(state: &State, layout: &Layout, at: Position) -> Option<u32> {
+    let top = usize::from(layout.conversation.bottom()).checked_sub(state.conversation.height())?;
+    let row = usize::from(at.y).checked_sub(top)?;
+    let (block, _) = *state.conversation.visible().get(row)?;
+    state.conversation.blocks().get(block)?.message
 }
 
 /// The panel beside the conversation, or the line of the strip that stands for it.
@@ -143,6 +155,21 @@ mod tests {
         }
         click(&mut desk, 5, layout.panels.y + 1);
         assert_eq!(open(&desk), None);
+    }
+
+    #[test]
+    fn a_click_selects_a_message() {
+        let mut desk = desk(80, 24);
+        let layout = desk.state.layout();
+        // The rows at the end of the view are the last answer's, and far above them is its question.
+        click(&mut desk, 10, layout.conversation.bottom() - 2);
+        let last = desk.state.conversation.blocks().iter().rev().find_map(|block| block.message);
+        assert!(last.is_some());
+        assert_eq!(desk.state.chats.selected, last);
+        let (number, _) = desk.state.conversation.visible()[0];
+        let first = desk.state.conversation.blocks()[number].message;
+        click(&mut desk, 10, layout.conversation.y);
+        assert_eq!(desk.state.chats.selected, first);
     }
 
     #[test]
