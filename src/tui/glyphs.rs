@@ -16,6 +16,13 @@ pub struct Glyphs {
     pub rejected: &'static str,
     pub stall: &'static str,
     pub down: &'static str,
+    pub up: &'static str,
+    /// The panel that is open.
+    pub open: &'static str,
+    /// What a context is full of: system message, earlier turns, question, answer.
+    pub parts: [&'static str; 4],
+    /// A limit within a bar.
+    pub limit: &'static str,
     /// Between two facts of one line.
     pub dot: &'static str,
     pub ellipsis: &'static str,
@@ -47,6 +54,10 @@ pub const UNICODE: Glyphs = Glyphs {
     rejected: "✗",
     stall: "▲",
     down: "↓",
+    up: "↑",
+    open: "▸",
+    parts: ["█", "▓", "▒", "░"],
+    limit: "┃",
     dot: "·",
     ellipsis: "…",
     prompt: "›",
@@ -73,6 +84,10 @@ pub const ASCII: Glyphs = Glyphs {
     rejected: "x",
     stall: "!",
     down: "v",
+    up: "^",
+    open: ">",
+    parts: ["#", "=", "+", "~"],
+    limit: "|",
     dot: "-",
     ellipsis: "...",
     prompt: ">",

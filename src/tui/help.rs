@@ -4,8 +4,8 @@ use ratatui::text::Line;
 
 use super::command::COMMANDS;
 use super::keys::BINDINGS;
-use super::panels::latency::STALL;
 use super::skin::{Skin, Text, pad_right};
+use super::trace::STALL;
 
 const KEY: usize = 19;
 /// Columns of one key with its help.

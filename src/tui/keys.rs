@@ -21,6 +21,13 @@ pub enum Action {
     Thinking,
     NextPanel,
     PreviousPanel,
+    /// The open panel in the place of the conversation, and back.
+    ZoomPanel,
+    /// The panels away from the conversation, and back.
+    HidePanels,
+    /// Look at the tokens of an answer one by one, and back.
+    Tokens,
+    Token(Step),
     Repaint,
     PageUp,
     PageDown,
@@ -41,6 +48,21 @@ pub enum Action {
     Yank,
 }
 
+/// From a token to another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Step {
+    Back,
+    On,
+    FarBack,
+    FarOn,
+    First,
+    Last,
+    StallBefore,
+    StallAfter,
+    AnswerBefore,
+    AnswerAfter,
+}
+
 /// Where a key counts. One that has no binding there keeps the one that it has in `Compose`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Context {
@@ -50,12 +72,14 @@ pub enum Context {
     List,
     /// A message of the conversation is selected; letters act on it.
     Message,
+    /// A token of an answer is looked at; letters act on it.
+    Token,
 }
 
 impl Context {
     /// Letters without a binding are typed.
     fn types(self) -> bool {
-        self != Self::Message
+        !matches!(self, Self::Message | Self::Token)
     }
 }
 
@@ -95,6 +119,10 @@ const fn bind(action: Action, keys: &'static [Chord], shown: &'static str, help:
     Binding { context: Context::Compose, action, keys, shown, help }
 }
 
+const fn token(step: Step, keys: &'static [Chord], shown: &'static str, help: &'static str) -> Binding {
+    Binding { context: Context::Token, action: Action::Token(step), keys, shown, help }
+}
+
 pub const BINDINGS: &[Binding] = &[
     bind(Action::Send, &[plain(KeyCode::Enter)], "Enter", "send the message"),
     bind(
@@ -124,8 +152,11 @@ pub const BINDINGS: &[Binding] = &[
     bind(Action::Home, &[plain(KeyCode::Home)], "", ""),
     bind(Action::End, &[plain(KeyCode::End)], "End", "follow the newest text"),
     bind(Action::Follow, &[with_ctrl(KeyCode::End)], "", ""),
-    bind(Action::NextPanel, &[plain(KeyCode::Tab)], "Tab", "open the next panel that has no room"),
+    bind(Action::NextPanel, &[plain(KeyCode::Tab)], "Tab", "open the next panel"),
     bind(Action::PreviousPanel, &[plain(KeyCode::BackTab), with_shift(KeyCode::BackTab)], "", ""),
+    bind(Action::ZoomPanel, &[plain(KeyCode::F(3))], "F3", "the open panel in full, and back"),
+    bind(Action::Tokens, &[plain(KeyCode::F(4))], "F4", "look at an answer token by token"),
+    bind(Action::HidePanels, &[plain(KeyCode::F(6))], "F6", "hide the panels, and show them"),
     bind(Action::Thinking, &[ctrl('t')], "Ctrl-T", "show or fold the thinking"),
     bind(Action::Help, &[plain(KeyCode::F(1))], "F1", "this help"),
     bind(Action::Commands, &[plain(KeyCode::F(2))], "F2", "choose a command"),
@@ -163,6 +194,16 @@ pub const BINDINGS: &[Binding] = &[
     bind(Action::Kill(Motion::LineStart), &[ctrl('u')], "Ctrl-U", "cut to the start of the line"),
     bind(Action::Kill(Motion::LineEnd), &[ctrl('k')], "Ctrl-K", "cut to the end of the line"),
     bind(Action::Yank, &[ctrl('y')], "Ctrl-Y", "put back what was cut"),
+    token(Step::Back, &[plain(KeyCode::Left), plain(KeyCode::Char('h'))], "Left", "the token before"),
+    token(Step::On, &[plain(KeyCode::Right), plain(KeyCode::Char('l'))], "Right", "the token after"),
+    token(Step::FarBack, &[plain(KeyCode::PageUp), with_ctrl(KeyCode::Left)], "PgUp", "ten tokens back"),
+    token(Step::FarOn, &[plain(KeyCode::PageDown), with_ctrl(KeyCode::Right)], "PgDn", "ten tokens on"),
+    token(Step::First, &[plain(KeyCode::Home), plain(KeyCode::Char('0'))], "Home", "the answer's first token"),
+    token(Step::Last, &[plain(KeyCode::End), plain(KeyCode::Char('$'))], "End", "its last token"),
+    token(Step::StallAfter, &[plain(KeyCode::Char('s'))], "s", "the next stall"),
+    token(Step::StallBefore, &[plain(KeyCode::Char('S'))], "S", "the stall before"),
+    token(Step::AnswerBefore, &[plain(KeyCode::Up), plain(KeyCode::Char('k'))], "Up", "the answer before"),
+    token(Step::AnswerAfter, &[plain(KeyCode::Down), plain(KeyCode::Char('j'))], "Down", "the answer after"),
 ];
 
 /// What a key means: something to do, or a character to type.

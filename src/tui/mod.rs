@@ -36,6 +36,8 @@ mod terminal;
 mod text;
 mod theme;
 mod title;
+mod token_mark;
+mod trace;
 mod transcript;
 mod update;
 mod view;

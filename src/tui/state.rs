@@ -14,12 +14,12 @@ use super::answer::Answer;
 use super::command::{self, Message};
 use super::composer::Composer;
 use super::consent::{Consent, Gate};
-use super::conversation::Conversation;
+use super::conversation::{Block, Conversation};
 use super::keys::Context;
 use super::layout::Layout;
 use super::looks::Looks;
 use super::palette::Depth;
-use super::panels::Panel;
+use super::panels::{Panel, Shown};
 use super::picker::Picker;
 
 /// Ctrl-C quits when it is pressed again within this time.
@@ -90,6 +90,7 @@ pub struct State {
     /// When to look at the engine again.
     pub refresh: Option<Instant>,
     pub overlay: Option<Overlay>,
+    pub panels: Shown,
     pub looks: Looks,
     /// The first line of the help in view.
     pub help_top: usize,
@@ -126,6 +127,7 @@ impl State {
             preview: Preview::default(),
             refresh: None,
             overlay: None,
+            panels: Shown::default(),
             looks: Looks::new(Depth::Full),
             help_top: 0,
             hint: None,
@@ -155,6 +157,7 @@ impl State {
     pub fn context(&self) -> Context {
         match self.overlay {
             Some(Overlay::List(_)) => Context::List,
+            Some(Overlay::Panel(_)) | None if self.token().is_some() => Context::Token,
             Some(Overlay::Help | Overlay::Panel(_)) | None => Context::Compose,
         }
     }
@@ -175,13 +178,39 @@ impl State {
         }
     }
 
+    pub fn open_panel(&self) -> Option<Panel> {
+        self.overlay.as_ref().and_then(Overlay::panel)
+    }
+
+    /// The open panel stands in the place of the conversation.
+    pub fn is_zoomed(&self) -> bool {
+        self.panels.zoomed && self.open_panel().is_some()
+    }
+
+    /// The decision that panels are about: that on what is typed, where the router was asked and no answer runs; else that
+    /// of the running or last answer, which comes with it.
+    pub fn decision(&self) -> Option<(&RoutingDecision, Option<&Answer>)> {
+        match &self.preview.shown {
+            Some(Ok(decision)) if !self.busy() => Some((decision, None)),
+            _ => self.answer.as_ref().and_then(|answer| Some((answer.decision.as_ref()?, Some(answer)))),
+        }
+    }
+
+    /// The block and the number of the token that the reader looks at.
+    pub fn token(&self) -> Option<(&Block, usize)> {
+        let cursor = self.panels.cursor?;
+        let block = self.conversation.blocks().get(cursor.block)?;
+        let last = block.trace().tokens().len().checked_sub(1)?;
+        Some((block, cursor.token.min(last)))
+    }
+
     pub fn composer_columns(&self) -> usize {
         Layout::composer_columns(self.columns)
     }
 
     pub fn layout(&mut self) -> Layout {
         let typed = self.composer.lines(self.composer_columns()).len();
-        Layout::new(self.columns, self.rows, typed, self.queue.len())
+        Layout::new(self.columns, self.rows, typed, self.queue.len(), !self.panels.hidden)
     }
 
     /// Brings the wrapped lines up to date with the text and the size.

@@ -9,20 +9,21 @@ use crate::engine::{EngineSnapshot, LaneState, Privacy};
 use super::answer::Phase;
 use super::conversation::{AnswerHeader, Kind, Level, Row};
 use super::format;
-use super::layout::{Layout, Mode};
+use super::layout::Layout;
 use super::panels;
 use super::skin::{Skin, Text, width};
 use super::state::{EngineState, State};
 use super::text::rows::TextRow;
 use super::text::sanitize::one_line;
+use super::token_mark;
 
 pub fn draw(state: &State, skin: &Skin, area: Rect, seconds_loading: u64, buffer: &mut Buffer) {
     if area.is_empty() {
         return;
     }
     if state.conversation.is_empty() {
-        let wide = Layout::new(state.columns, state.rows, 1, 0).mode == Mode::Wide;
-        let lines = opening(state, skin, seconds_loading, area.width.into(), wide);
+        let layout = Layout::new(state.columns, state.rows, 1, 0, !state.panels.hidden);
+        let lines = opening(state, skin, seconds_loading, area.width.into(), !layout.panels.is_empty());
         return draw_centred(&lines, skin, area, buffer);
     }
     let rows = state.conversation.visible();
@@ -65,6 +66,7 @@ pub fn draw(state: &State, skin: &Skin, area: Rect, seconds_loading: u64, buffer
         };
         buffer.set_line(area.x, y, &line, area.width);
     }
+    token_mark::draw(state, skin, &rows, area, buffer);
 }
 
 fn text_spans<'a>(row: TextRow<'a>, shown: &'a str, skin: &Skin) -> Vec<Span<'a>> {

@@ -259,6 +259,7 @@ fn cost() {
             desk.event(Event::Billed(Box::new(bill(joules))));
             desk.finish(FinishReason::Stop);
         }
+        desk.key(KeyCode::BackTab);
         desk
     });
 }
@@ -267,7 +268,7 @@ fn cost() {
 fn the_cost_panel_says_what_is_not_known() {
     let mut desk = Desk::ready();
     let lines = |desk: &Desk| {
-        let lines = Panel::Cost.lines(&desk.state, &test_skin(), 46, 0);
+        let lines = Panel::Cost.lines(&desk.state, &test_skin(), 46, 3);
         lines.iter().map(|line| line.to_string().trim_end().to_owned()).collect::<Vec<_>>()
     };
     assert_eq!(lines(&desk), ["answer — no answer yet", "chat   —"]);

@@ -9,11 +9,9 @@ use super::super::consent::{self, Gate};
 use super::super::conversation::Conversation;
 use super::super::event::{Effect, Exit, SuspendedBy};
 use super::super::keys::{self, Action, Context, Meaning};
-use super::super::layout::Mode;
-use super::super::panels;
 use super::super::state::{Overlay, QUIT_WINDOW, State};
-use super::list;
 use super::send::{cancel, return_queue, send, typed};
+use super::{list, panels};
 
 pub(super) fn on_key(state: &mut State, key: KeyEvent, now: Instant, effects: &mut Vec<Effect>) {
     state.dirty = true;
@@ -35,7 +33,10 @@ pub(super) fn on_key(state: &mut State, key: KeyEvent, now: Instant, effects: &m
 }
 
 pub(super) fn act(state: &mut State, action: Action, now: Instant, effects: &mut Vec<Effect>) {
-    if state.help_is_open() && scroll_help(state, action) || list::act(state, action, now, effects) {
+    let taken = state.help_is_open() && scroll_help(state, action)
+        || list::act(state, action, now, effects)
+        || panels::act(state, action);
+    if taken {
         return;
     }
     let columns = state.composer_columns();
@@ -73,8 +74,13 @@ pub(super) fn act(state: &mut State, action: Action, now: Instant, effects: &mut
         }
         Action::Commands => list::open_commands(state),
         Action::Thinking => state.conversation.toggle_thinking(),
-        Action::NextPanel => cycle_panel(state, 1),
-        Action::PreviousPanel => cycle_panel(state, -1),
+        // Done above.
+        Action::NextPanel
+        | Action::PreviousPanel
+        | Action::ZoomPanel
+        | Action::HidePanels
+        | Action::Tokens
+        | Action::Token(_) => {}
         Action::PageUp => scroll(state, |c| c.page(-1)),
         Action::PageDown => scroll(state, |c| c.page(1)),
         Action::ScrollUp => scroll(state, |c| c.scroll_by(-1)),
@@ -132,24 +138,6 @@ pub(super) fn close_help(state: &mut State) {
     if state.help_is_open() {
         state.overlay = None;
     }
-}
-
-/// Opens the next of the panels that the layout has no room for, and after the last one none.
-pub(super) fn cycle_panel(state: &mut State, step: isize) {
-    let layout = state.layout();
-    let hidden = if layout.mode == Mode::Wide { panels::folded(state, layout.panels) } else { panels::ALL.to_vec() };
-    if hidden.is_empty() {
-        state.overlay = None;
-        return;
-    }
-    let current = state.overlay.as_ref().and_then(Overlay::panel);
-    let current = current.and_then(|panel| hidden.iter().position(|p| *p == panel)).map(|at| at as isize);
-    let next = match current {
-        Some(at) => at + step,
-        None if step > 0 => 0,
-        None => hidden.len() as isize - 1,
-    };
-    state.overlay = usize::try_from(next).ok().and_then(|at| hidden.get(at)).map(|panel| Overlay::Panel(*panel));
 }
 
 pub(super) fn interrupt(state: &mut State, armed: Option<Instant>, now: Instant, effects: &mut Vec<Effect>) {

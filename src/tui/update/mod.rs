@@ -1,12 +1,13 @@
 //! What each event does: `update(&mut State, Event, now) -> Vec<Effect>`. Pure: no I/O and no clock of its own.
 //!
 //! Keys are in `keys`, commands in `commands`, the way of a message in `send`, what the engine reports in
-//! `engine`, lists to choose from in `list`.
+//! `engine`, lists to choose from in `list`, panels in `panels`.
 
 mod commands;
 mod engine;
 mod keys;
 mod list;
+mod panels;
 mod send;
 
 use std::time::Instant;
@@ -75,3 +76,6 @@ mod tests;
 
 #[cfg(test)]
 mod thinking_tests;
+
+#[cfg(test)]
+mod panels_tests;
