@@ -59,6 +59,7 @@ impl Call {
         let request = ChatRequest {
             continue_last: fields.boolean("continue_final_message")?.unwrap_or(false),
             whole: !common.extension.trim,
+            fresh: common.extension.fresh,
             tools,
             tool_choice,
             parallel_tool_calls,

@@ -81,6 +81,7 @@ fn extension(fields: &mut Fields) -> Result<RequestExtension, ApiError> {
         policy: given.one_of("policy", &policies)?,
         thinking: given.boolean("thinking")?,
         trim: given.boolean("trim")?.unwrap_or(false),
+        fresh: given.boolean("fresh")?.unwrap_or(false),
         route_trace: given.boolean("route_trace")?.unwrap_or(false),
         events: given.boolean("events")?.unwrap_or(false),
     };

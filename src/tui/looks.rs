@@ -14,6 +14,8 @@ pub struct Looks {
     depth: Depth,
     /// The one in force.
     chosen: String,
+    /// The one that is looked at.
+    shown: String,
     theme: Theme,
 }
 
@@ -21,7 +23,7 @@ impl Looks {
     /// The compiled in themes.
     pub fn new(depth: Depth) -> Self {
         let themes = FILES.iter().map(|(name, _)| ((*name).to_owned(), built_in(name))).collect();
-        let mut looks = Self { themes, depth, chosen: String::new(), theme: Theme::default() };
+        let mut looks = Self { themes, depth, chosen: String::new(), shown: String::new(), theme: Theme::default() };
         looks.show("default");
         looks.chosen = "default".to_owned();
         looks
@@ -58,12 +60,16 @@ impl Looks {
 
     /// Shows a theme without taking it; one that is not right leaves all as it is.
     pub fn browse(&mut self, name: &str) {
-        self.show(name);
+        if self.shown != name {
+            self.show(name);
+        }
     }
 
     /// Goes back to the one in force.
     pub fn cancel(&mut self) {
-        self.show(&self.chosen.clone());
+        if self.shown != self.chosen {
+            self.show(&self.chosen.clone());
+        }
     }
 
     /// The style of every role, in colours that the terminal shows.
@@ -99,6 +105,7 @@ impl Looks {
     }
 
     fn show(&mut self, name: &str) {
+        self.shown = name.to_owned();
         // Without colours a theme's own weight and signs would be missing; `mono` has them.
         let name = if self.is_without_colour() { "mono" } else { name };
         if let Ok(named) = self.find(name) {

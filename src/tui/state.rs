@@ -11,8 +11,8 @@ use crate::ledger::{Prices, Total};
 use crate::telemetry::device::DeviceSample;
 
 use super::answer::Answer;
-use super::command::{self, Message};
-use super::composer::Composer;
+use super::command;
+use super::composer::{Composer, Draft};
 use super::consent::{Consent, Gate};
 use super::conversation::{Block, Conversation};
 use super::keys::Context;
@@ -74,7 +74,7 @@ pub struct State {
     pub conversation: Conversation,
     pub composer: Composer,
     /// Messages that wait for the engine or for the running answer.
-    pub queue: Vec<String>,
+    pub queue: Vec<Draft>,
     pub gate: Gate,
     pub consent: Consent,
     /// The running answer, or the last one.
@@ -222,10 +222,10 @@ impl State {
     }
 
     /// What would be sent to answer what was typed.
-    pub fn request(&self, typed: &str) -> ChatRequest {
-        let Message { text, lane } = command::message(typed);
+    pub fn request(&self, typed: &Draft) -> ChatRequest {
+        let (message, lane) = command::message(typed);
         let turns = self.conversation.messages().into_iter();
-        let request = self.settings.request(turns.chain([ChatMessage::new(Role::User, text)]));
+        let request = self.settings.request(turns.chain([ChatMessage::new(Role::User, message.sent())]));
         ChatRequest { lane: lane.unwrap_or(request.lane), ..request }
     }
 

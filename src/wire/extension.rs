@@ -19,6 +19,8 @@ pub struct RequestExtension {
     pub thinking: Option<bool>,
     /// Leave out the oldest turns of a conversation that is too long, as the chat does; otherwise it is refused.
     pub trim: bool,
+    /// Reuse nothing that a lane has in its cache, so that lanes can be compared.
+    pub fresh: bool,
     /// The answer has the whole routing decision.
     pub route_trace: bool,
     /// Each chunk of a stream has the engine's events.

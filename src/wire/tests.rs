@@ -243,7 +243,7 @@ fn a_request_s_field_may_be_short_and_not_wrong() {
     assert_eq!(
         serde_json::to_value(RequestExtension::default()).unwrap(),
         json!({
-            "trim": false, "route_trace": false, "events": false
+            "trim": false, "fresh": false, "route_trace": false, "events": false
         })
     );
 }

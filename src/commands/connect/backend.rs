@@ -177,6 +177,7 @@ impl Server {
                     policy: (request.policy != Policy::default()).then_some(request.policy),
                     thinking: request.thinking,
                     trim: true,
+                    fresh: request.fresh,
                     events: true,
                     ..RequestExtension::default()
                 };

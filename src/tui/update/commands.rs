@@ -10,6 +10,7 @@ use super::super::consent;
 use super::super::event::{Effect, Exit};
 use super::super::state::{Overlay, State};
 use super::super::text;
+use super::looks;
 use super::send::cancel;
 
 pub(super) fn run_command(state: &mut State, now: Instant, effects: &mut Vec<Effect>) {
@@ -53,6 +54,11 @@ pub(super) fn run_command(state: &mut State, now: Instant, effects: &mut Vec<Eff
                 (None, true) => "thinks before it answers from now on".to_string(),
                 (None, false) => "answers without thinking from now on".to_string(),
             });
+        }
+        Typed::Theme(name) => {
+            let name = name.to_owned();
+            state.composer.take();
+            looks::theme(state, &name);
         }
         Typed::Unknown(word) => {
             let word = text::truncate(word, 20, "...");
