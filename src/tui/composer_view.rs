@@ -6,6 +6,7 @@ use ratatui::text::Line;
 
 use super::consent::{self, Gate};
 use super::layout::{COMPOSER_MARGIN, Layout, Mode};
+use super::panels;
 use super::skin::{Skin, Text, width};
 use super::state::{EngineState, State};
 use super::text::sanitize::one_line;
@@ -96,7 +97,7 @@ pub fn message(state: &State, skin: &Skin) -> Option<Text> {
     if state.gate == Gate::Asking {
         return Some(Line::from(skin.styled(skin.theme.warning, format!("   {}", consent::KEYS))));
     }
-    let hint = state.hint.as_ref()?;
+    let Some(hint) = &state.hint else { return panels::view::footer(state, skin, state.columns.into()) };
     Some(Line::from(skin.styled(skin.theme.warning, format!("   {hint}"))))
 }
 

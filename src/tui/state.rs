@@ -19,7 +19,7 @@ use super::keys::Context;
 use super::layout::Layout;
 use super::looks::Looks;
 use super::palette::Depth;
-use super::panels::{Panel, Shown};
+use super::panels::{self, Panel, Shown};
 use super::picker::Picker;
 
 /// Ctrl-C quits when it is pressed again within this time.
@@ -216,8 +216,8 @@ impl State {
     /// Brings the wrapped lines up to date with the text and the size.
     pub fn lay_out(&mut self) -> Layout {
         let layout = self.layout();
-        let text = layout.text();
-        self.conversation.lay_out(text.width.into(), text.height.into());
+        let rows = panels::view::conversation_rows(self, &layout);
+        self.conversation.lay_out(layout.text().width.into(), rows.into());
         layout
     }
 

@@ -343,6 +343,90 @@ fn a_panel_over_the_conversation() {
     assert_snapshot!("panel_80x24", text(&render(&mut desk, 80, 24)));
 }
 
+/// The stall in the middle of an answer.
+fn looking_at_a_token() -> Desk {
+    let mut desk = Desk::ready();
+    desk.stream();
+    desk.finish(FinishReason::Stop);
+    desk
+}
+
+#[test]
+fn a_token_is_looked_at() {
+    for (columns, rows) in [(120, 36), (80, 24), (50, 15)] {
+        let mut desk = looking_at_a_token();
+        desk.event(Event::Resize { columns, rows });
+        desk.key(KeyCode::F(4));
+        desk.key(KeyCode::Char('S'));
+        let buffer = render(&mut desk, columns, rows);
+        assert_snapshot!(format!("a_token_is_looked_at_{columns}x{rows}"), text(&buffer));
+        assert_eq!(selected(&buffer).trim(), "where", "{columns}x{rows}");
+    }
+}
+
+/// What stands on cells in the selection's style.
+fn selected(buffer: &Buffer) -> String {
+    let style = test_skin().theme.selection;
+    let cells = buffer.content.iter().filter(|cell| cell.modifier.contains(style.add_modifier));
+    cells.map(|cell| cell.symbol()).collect()
+}
+
+/// Whatever the width, and wherever a line is wrapped.
+#[test]
+fn the_words_of_each_token_are_marked() {
+    for (columns, rows) in [(120, 40), (60, 24), (30, 30)] {
+        let mut desk = looking_at_a_token();
+        desk.event(Event::Resize { columns, rows });
+        desk.key(KeyCode::F(4));
+        desk.key(KeyCode::Home);
+        for word in ANSWER.split_inclusive(' ') {
+            let shown: String = selected(&render(&mut desk, columns, rows)).split_whitespace().collect();
+            let word: String = word.split_whitespace().collect();
+            // The second column of a wide character has the style, too, and nothing on it.
+            assert_eq!(shown, word, "{columns}x{rows}");
+            desk.key(KeyCode::Right);
+        }
+    }
+}
+
+#[test]
+fn panels_in_full() {
+    for panel in panels::ALL {
+        let mut desk = looking_at_a_token();
+        desk.stream();
+        desk.finish(FinishReason::Stop);
+        desk.event(Event::Resize { columns: 100, rows: 24 });
+        desk.state.overlay = Some(Overlay::Panel(panel));
+        desk.key(KeyCode::F(3));
+        let name = panel.title().split([' ', ',']).next().unwrap_or_default();
+        assert_snapshot!(format!("{name}_in_full_100x24"), text(&render(&mut desk, 100, 24)));
+    }
+}
+
+#[test]
+fn hidden_panels() {
+    screens("hidden_panels", || {
+        let mut desk = looking_at_a_token();
+        desk.key(KeyCode::F(6));
+        desk
+    });
+}
+
+/// A panel says what it has to say in the narrowest column, and no panel leaves it.
+#[test]
+fn panels_in_the_narrowest_column() {
+    let mut desk = looking_at_a_token();
+    desk.event(Event::Resize { columns: 100, rows: 40 });
+    assert_snapshot!("narrowest_column_100x40", text(&render(&mut desk, 100, 40)));
+    for panel in panels::ALL {
+        for columns in 1..60 {
+            for line in panel.lines(&desk.state, &test_skin(), columns, 9) {
+                assert!(width(&line) <= columns, "{panel:?} {columns}: {line}");
+            }
+        }
+    }
+}
+
 #[test]
 fn ascii_has_no_character_of_its_own_beyond_ascii() {
     let skin = Skin { glyphs: glyphs::ASCII, ..test_skin() };
@@ -387,6 +471,17 @@ fn no_size_panics() {
                 desk.state.overlay = overlay;
                 render(&mut desk, columns, rows);
             }
+            desk.event(Event::Resize { columns, rows });
+            desk.key(KeyCode::F(4));
+            for panel in panels::ALL {
+                desk.state.overlay = Some(Overlay::Panel(panel));
+                for zoomed in [false, true] {
+                    desk.state.panels.zoomed = zoomed;
+                    render(&mut desk, columns, rows);
+                }
+            }
+            desk.key(KeyCode::Left);
+            desk.key(KeyCode::F(4));
         }
     }
 }

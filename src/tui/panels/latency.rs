@@ -86,7 +86,7 @@ fn around(block: &Block, index: usize, zoomed: bool, skin: &Skin, columns: usize
         below.push(sentence(block, &tokens[index], skin, columns));
     }
     // On a low screen the token says more than the percentiles.
-    if rows > below.len() + 1 {
+    if rows > below.len() + 2 {
         below.push(summary_line(&latencies, skin, &SUMMARY));
     }
     let mut lines = chart(&bars, skin, rows.saturating_sub(below.len()).max(1), Some(index - window.start));
@@ -101,7 +101,7 @@ fn window(tokens: usize, index: usize, columns: usize) -> Range<usize> {
     start..(start + columns).min(tokens)
 }
 
-/// `37 of 128   8.4 ms  cpu  ▲ stall, 4.1x  " Paris"`
+/// `37/128   8.4 ms  cpu  ▲ stall  " Paris"`
 fn token_line(
     block: &Block,
     index: usize,
@@ -115,9 +115,9 @@ fn token_line(
     let total = tokens.len().to_string();
     let mut spans = vec![
         skin.number(pad_left(&(index + 1).to_string(), total.len())),
-        skin.dim(format!(" of {total}  ")),
+        skin.dim(format!("/{total} ")),
         skin.number(pad_left(&milliseconds(token.took), 5)),
-        skin.dim(if token.first { " ms to the first  " } else { " ms  " }),
+        skin.dim(if token.first { " ms, first  " } else { " ms  " }),
     ];
     match index.checked_sub(1).map(|before| tokens[before].lane) {
         Some(before) if before != token.lane && !token.first => {
@@ -126,7 +126,11 @@ fn token_line(
         _ => spans.push(skin.plain(token.lane.name())),
     }
     if stalled {
-        let times = median.map(|median| token.took.as_secs_f64() / median.as_secs_f64()).filter(|t| t.is_finite());
+        // How much longer, where there is room to say it.
+        let times = median
+            .filter(|_| columns >= 60)
+            .map(|median| token.took.as_secs_f64() / median.as_secs_f64())
+            .filter(|t| t.is_finite());
         let times = times.map_or_else(String::new, |times| format!(" {times:.1}x"));
         spans.push(skin.styled(skin.theme.stall, format!("  {} stall{times}", skin.glyphs.stall)));
     }

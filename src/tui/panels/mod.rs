@@ -64,7 +64,7 @@ impl Panel {
     /// The panel's lines, at most `columns` wide and `rows` in number.
     pub fn lines(self, state: &State, skin: &Skin, columns: usize, rows: usize) -> Vec<Text> {
         let lines = match self {
-            Self::Lane => lane::lines(state, skin, columns),
+            Self::Lane => lane::lines(state, skin, rows),
             Self::Speed => speed::lines(state, skin, columns, rows),
             Self::Latency => latency::lines(state, skin, columns, rows),
             Self::Route => route::lines(state, skin, columns),

@@ -13,7 +13,7 @@ use super::super::text::sanitize::one_line;
 
 /// Columns of a line's label.
 const NAME: usize = 7;
-/// Columns of the bar of a lane's room.
+/// Columns of the bar of a lane's room, at least.
 const BAR: usize = 8;
 /// Columns of a measured value.
 const VALUE: usize = 8;
@@ -33,7 +33,7 @@ pub fn lines(state: &State, skin: &Skin, columns: usize) -> Vec<Text> {
     };
     let mut lines = vec![needed(decision, skin, columns), rule(decision, skin)];
     let order = order(state, decision);
-    let room = Room::of(decision, &order);
+    let room = Room::of(decision, &order, columns);
     for id in order {
         let change = answer.and_then(|answer| answer.change.as_ref()).filter(|change| change.to == id);
         if id == decision.lane {
@@ -81,14 +81,16 @@ struct Room {
     name: usize,
     /// Of `1100/8000`.
     numbers: usize,
+    bar: usize,
 }
 
 impl Room {
-    fn of(decision: &RoutingDecision, lanes: &[LaneId]) -> Self {
+    fn of(decision: &RoutingDecision, lanes: &[LaneId], columns: usize) -> Self {
         let name = lanes.iter().map(|id| id.name().len() + 3).max().unwrap_or(0).max(NAME);
         let limits = decision.rejected.iter().map(|rejection| rejection.context_limit);
         let limit = limits.chain([decision.context_limit]).max().unwrap_or(0);
-        Self { name, numbers: room_text(decision.needed_tokens, limit).len() }
+        let bar = (columns / 3).saturating_sub(12).clamp(BAR, 24);
+        Self { name, numbers: room_text(decision.needed_tokens, limit).len(), bar }
     }
 
     fn name(self, sign: &str, id: LaneId) -> String {
@@ -134,7 +136,7 @@ fn rule(decision: &RoutingDecision, skin: &Skin) -> Text {
 
 /// `━━━─────  1100/8000`
 fn gauge(needed: usize, limit: usize, room: Room, skin: &Skin) -> Vec<Span<'static>> {
-    let [full, empty] = skin.gauge(needed as f64 / limit.max(1) as f64, BAR);
+    let [full, empty] = skin.gauge(needed as f64 / limit.max(1) as f64, room.bar);
     let full = if needed <= limit { full } else { skin.styled(skin.theme.warning, full.content.into_owned()) };
     vec![full, empty, skin.plain(format!(" {}", pad_left(&room_text(needed, limit), room.numbers)))]
 }

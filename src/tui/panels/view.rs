@@ -4,6 +4,7 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::text::Line;
 
+use super::super::keys::Context;
 use super::super::layout::Layout;
 use super::super::skin::{Skin, Text, width};
 use super::super::state::State;
@@ -116,6 +117,36 @@ pub fn draw_zoomed(state: &State, skin: &Skin, panel: Panel, layout: &Layout, bu
     if first > heading_y {
         buffer.set_line(body.x, heading_y, &heading(state, skin, panel, body.width.into()), body.width);
     }
+}
+
+/// The keys that count for the open panel or the token that is looked at, as many as there is room for.
+pub fn footer(state: &State, skin: &Skin, columns: usize) -> Option<Text> {
+    const TOKEN: [(&str, &str); 6] = [
+        ("Left/Right", "token"),
+        ("s", "stall"),
+        ("Up/Down", "answer"),
+        ("Esc", "back"),
+        ("Home/End", "ends"),
+        ("F3", "zoom"),
+    ];
+    const ZOOMED: [(&str, &str); 2] = [("Esc", "back"), ("Tab", "next panel")];
+    const OPEN: [(&str, &str); 3] = [("Enter", "zoom"), ("Tab", "next panel"), ("Esc", "close")];
+    let keys = match (state.context(), state.open_panel()) {
+        (Context::Token, _) => &TOKEN[..],
+        (Context::Compose, Some(_)) if state.composer.text().is_empty() && !state.busy() => match state.is_zoomed() {
+            true => &ZOOMED[..],
+            false => &OPEN,
+        },
+        _ => return None,
+    };
+    let mut line = Line::default();
+    for (key, what) in keys {
+        let spans = [skin.plain(format!("   {key}")), skin.dim(format!(" {what}"))];
+        if width(&line) + key.len() + what.len() + 4 <= columns {
+            line.spans.extend(spans);
+        }
+    }
+    Some(line)
 }
 
 /// `─ speed ─────────`, and what the panel has to explain at the right. The open panel has a sign and its keys.

@@ -139,7 +139,6 @@ fn show_token(state: &mut State) {
         state.overlay = Some(Overlay::Panel(Panel::Latency));
         state.panels.zoomed = false;
     }
-    let rows = panels::view::conversation_rows(state, &layout);
-    state.conversation.lay_out(layout.text().width.into(), rows.into());
+    state.lay_out();
     state.conversation.reveal(cursor.block, token.text().start, token.thinks);
 }
