@@ -48,7 +48,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use crate::bill::Books;
-use crate::config::ScreenSettings;
+use crate::config::{Panels, ScreenSettings};
 use crate::engine::AnswerSettings;
 use crate::telemetry::device::DeviceSample;
 
@@ -114,6 +114,7 @@ pub fn run(options: TuiOptions) -> Result<Exit, TuiError> {
     let mut state = state::State::new(options.answers, options.log_file, Instant::now());
     state.server = options.server;
     state.looks = looks;
+    state.panels.hidden = options.screen.panels == Panels::Hidden;
     state.prices = options.books.as_ref().and_then(Books::prices).cloned();
     Ok(driver::run(state, skin, options.load, options.sample, options.books)?)
 }

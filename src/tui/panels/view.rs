@@ -170,3 +170,7 @@ fn heading(state: &State, skin: &Skin, panel: Panel, columns: usize) -> Text {
     line.extend(right);
     Line::from(line)
 }
+
+#[cfg(test)]
+#[path = "view_tests.rs"]
+mod tests;
