@@ -23,6 +23,9 @@ pub struct Glyphs {
     pub parts: [&'static str; 4],
     /// A limit within a bar.
     pub limit: &'static str,
+    /// Around the number of a version.
+    pub previous: &'static str,
+    pub next: &'static str,
     /// Between two facts of one line.
     pub dot: &'static str,
     pub ellipsis: &'static str,
@@ -38,6 +41,7 @@ pub struct Glyphs {
     pub tee_down: &'static str,
     pub tee_up: &'static str,
     pub tee_right: &'static str,
+    pub tee_left: &'static str,
     pub cross: &'static str,
     /// Of lists, the outermost first.
     pub bullets: [&'static str; 3],
@@ -58,6 +62,8 @@ pub const UNICODE: Glyphs = Glyphs {
     open: "▸",
     parts: ["█", "▓", "▒", "░"],
     limit: "┃",
+    previous: "‹",
+    next: "›",
     dot: "·",
     ellipsis: "…",
     prompt: "›",
@@ -70,6 +76,7 @@ pub const UNICODE: Glyphs = Glyphs {
     tee_down: "┬",
     tee_up: "┴",
     tee_right: "├",
+    tee_left: "┤",
     cross: "┼",
     bullets: ["•", "◦", "▪"],
     levels: ["▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"],
@@ -88,6 +95,8 @@ pub const ASCII: Glyphs = Glyphs {
     open: ">",
     parts: ["#", "=", "+", "~"],
     limit: "|",
+    previous: "<",
+    next: ">",
     dot: "-",
     ellipsis: "...",
     prompt: ">",
@@ -100,6 +109,7 @@ pub const ASCII: Glyphs = Glyphs {
     tee_down: "+",
     tee_up: "+",
     tee_right: "+",
+    tee_left: "+",
     cross: "+",
     bullets: ["*", "-", "+"],
     levels: ["_", "_", ".", ":", "-", "=", "+", "#"],

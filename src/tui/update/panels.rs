@@ -140,5 +140,5 @@ fn show_token(state: &mut State) {
         state.panels.zoomed = false;
     }
     state.lay_out();
-    state.conversation.reveal(cursor.block, token.text().start, token.thinks);
+    state.conversation.reveal_text(cursor.block, token.text().start, token.thinks);
 }
