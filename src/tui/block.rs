@@ -3,6 +3,7 @@
 
 use crate::engine::LaneId;
 
+use super::markdown::{Fence, Markdown};
 use super::text::rows::{Role, Rows, TextRow};
 use super::text::sanitize::Sanitizer;
 use super::text::wrap;
@@ -69,14 +70,67 @@ pub(super) struct Mark {
 #[derive(Debug, Clone, Default)]
 pub(super) struct Wrapped {
     columns: usize,
-    /// How much of `shown` was wrapped.
-    length: usize,
-    text: Rows,
+    body: Body,
     /// Of the thinking, while it is unfolded, and how much of it was wrapped.
     thought: Vec<wrap::Line>,
     thought_length: usize,
     pub marks: Vec<MarkRow>,
     ending: Vec<wrap::Line>,
+}
+
+/// The text in rows.
+#[derive(Debug, Clone)]
+enum Body {
+    /// As it was written, and how much of it is wrapped.
+    Plain {
+        rows: Rows,
+        length: usize,
+    },
+    Markdown(Markdown),
+}
+
+impl Default for Body {
+    fn default() -> Self {
+        Self::Plain { rows: Rows::default(), length: 0 }
+    }
+}
+
+impl Body {
+    fn rows(&self) -> &Rows {
+        match self {
+            Self::Plain { rows, .. } => rows,
+            Self::Markdown(markdown) => markdown.rows(),
+        }
+    }
+
+    /// Brings the rows up to date with `text`, which only grows; says whether they were not.
+    fn update(&mut self, text: &str, columns: usize) -> bool {
+        match self {
+            Self::Plain { rows, length } => {
+                if !rows.is_empty() && *length == text.len() {
+                    return false;
+                }
+                let paragraph = text[..*length].rfind('\n').map_or(0, |at| at + 1);
+                rows.truncate(rows.before(paragraph));
+                let mut lines = Vec::new();
+                wrap::wrap_from(text, paragraph, columns, &mut lines);
+                lines.into_iter().for_each(|line| rows.push_line(line, Role::Text));
+                *length = text.len();
+                true
+            }
+            Self::Markdown(markdown) => markdown.update(text, columns),
+        }
+    }
+}
+
+/// How the conversation is shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Reading {
+    pub columns: usize,
+    /// What models thought is shown as a whole.
+    pub unfolded: bool,
+    /// Answers are shown as they were written, not as what their markdown means.
+    pub source: bool,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -140,6 +194,14 @@ impl Block {
         self.raw.is_empty()
     }
 
+    /// The code blocks of an answer that is shown as markdown.
+    pub fn fences(&self) -> &[Fence] {
+        match &self.wrapped.body {
+            Body::Markdown(markdown) => markdown.fences(),
+            Body::Plain { .. } => &[],
+        }
+    }
+
     pub fn mark(&self, number: usize) -> &str {
         self.marks.get(number).map_or("", |mark| &mark.text)
     }
@@ -164,31 +226,29 @@ impl Block {
         self.header_rows() + self.thinking_rows()
     }
 
-    pub(super) fn wrap(&mut self, columns: usize, unfolded: bool) {
+    /// Brings the rows up to date.
+    pub(super) fn wrap(&mut self, reading: Reading) {
         // A notice begins with a sign and a space.
-        let columns = if matches!(self.kind, Kind::Notice(_)) { columns.saturating_sub(2).max(1) } else { columns };
+        let is_notice = matches!(self.kind, Kind::Notice(_));
+        let columns = if is_notice { reading.columns.saturating_sub(2).max(1) } else { reading.columns };
         let wrapped = &mut self.wrapped;
-        if wrapped.columns != columns {
-            *wrapped = Wrapped { columns, ..Wrapped::default() };
+        let markdown = matches!(self.kind, Kind::Answer(_)) && !reading.source;
+        if wrapped.columns != columns || markdown != matches!(wrapped.body, Body::Markdown(_)) {
+            let body = if markdown { Body::Markdown(Markdown::default()) } else { Body::default() };
+            *wrapped = Wrapped { columns, body, ..Wrapped::default() };
         }
-        let thought = if unfolded { &*self.thought.shown } else { "" };
+        let thought = if reading.unfolded { &*self.thought.shown } else { "" };
         if wrapped.thought_length != thought.len() {
             wrapped.thought = if thought.is_empty() { Vec::new() } else { wrap::wrap(thought, columns) };
             wrapped.thought_length = thought.len();
         }
-        if wrapped.text.is_empty() || wrapped.length != self.shown.len() {
-            let paragraph = self.shown[..wrapped.length].rfind('\n').map_or(0, |at| at + 1);
-            wrapped.text.truncate(wrapped.text.before(paragraph));
-            let mut lines = Vec::new();
-            wrap::wrap_from(&self.shown, paragraph, columns, &mut lines);
-            lines.into_iter().for_each(|line| wrapped.text.push_line(line, Role::Text));
-            wrapped.length = self.shown.len();
+        if wrapped.body.update(&self.shown, columns) {
             wrapped.marks.clear();
         }
         if wrapped.marks.is_empty() {
             for (number, mark) in self.marks.iter().enumerate() {
                 // Below the line that it falls into: a remark does not break a sentence.
-                let before = wrapped.text.before(mark.at);
+                let before = wrapped.body.rows().before(mark.at);
                 let lines = wrap::wrap(&mark.text, columns.saturating_sub(2).max(1)).into_iter();
                 wrapped.marks.extend(lines.map(|line| MarkRow { before, mark: number, line }));
             }
@@ -202,7 +262,7 @@ impl Block {
 
     fn text_rows(&self) -> usize {
         // An answer that ended before its first word shows how it ended and no empty line.
-        if self.shown.is_empty() && !self.wrapped.ending.is_empty() { 0 } else { self.wrapped.text.len() }
+        if self.shown.is_empty() && !self.wrapped.ending.is_empty() { 0 } else { self.wrapped.body.rows().len() }
     }
 
     /// Text and remarks.
@@ -223,7 +283,7 @@ impl Block {
         {
             return Row::Mark(mark.mark, mark.line);
         }
-        self.wrapped.text.get(index - above).map_or(Row::Gap, Row::Text)
+        self.wrapped.body.rows().get(index - above).map_or(Row::Gap, Row::Text)
     }
 
     pub(super) fn rows(&self) -> usize {
@@ -249,7 +309,7 @@ impl Block {
             Place::Header => 0,
             Place::Thinking(row) => self.header_rows() + row.min(self.thinking_rows().saturating_sub(1)),
             Place::Text { start, number } => {
-                let line = self.wrapped.text.find(start, number);
+                let line = self.wrapped.body.rows().find(start, number);
                 let line = line.min(self.text_rows().saturating_sub(1));
                 let marks = self.wrapped.marks.iter().filter(|mark| mark.before <= line).count();
                 self.top_rows() + line + marks
@@ -270,7 +330,7 @@ impl Block {
             Row::Header | Row::Thinking | Row::Thought(_) => Place::Header,
             Row::Text(_) => {
                 let marks = self.marks_above(index - self.top_rows());
-                let (start, number) = self.wrapped.text.place(index - self.top_rows() - marks);
+                let (start, number) = self.wrapped.body.rows().place(index - self.top_rows() - marks);
                 Place::Text { start, number }
             }
             Row::Mark(..) => Place::Mark(self.marks_above(index - self.top_rows())),

@@ -46,6 +46,16 @@ pub const COMMANDS: &[Command] = &[
             _ => None,
         },
     },
+    Command {
+        name: "/markdown",
+        takes: "on or off",
+        help: "show answers as markdown, or as written",
+        parse: |rest| match rest {
+            "" | "on" => Some(Typed::Markdown(true)),
+            "off" => Some(Typed::Markdown(false)),
+            _ => None,
+        },
+    },
     Command { name: "/quit", takes: "", help: "leave ortalk", parse: |rest| alone(rest, Typed::Quit) },
     Command { name: "/exit", takes: "", help: "", parse: |rest| alone(rest, Typed::Quit) },
 ];
@@ -78,6 +88,8 @@ pub enum Typed<'a> {
     Lane(Option<LaneId>),
     /// Messages from now on: think before answering, or do not.
     Think(bool),
+    /// Show answers as what their markdown means, or as they were written.
+    Markdown(bool),
     Message(Message<'a>),
     /// A word behind a slash that is no command; it is never sent to the model by mistake.
     Unknown(&'a str),
@@ -135,6 +147,7 @@ mod tests {
             ("/think on ", Typed::Think(true)),
             ("/think\noff", Typed::Think(false)),
             ("/think about it", Typed::Misused { word: "/think", takes: "on or off" }),
+            ("/markdown off", Typed::Markdown(false)),
             ("/quit", Typed::Quit),
             ("/exit ", Typed::Quit),
             ("/quit now", Typed::Misused { word: "/quit", takes: "nothing behind it" }),

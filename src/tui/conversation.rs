@@ -7,7 +7,7 @@
 use crate::engine::{ChatMessage, Role};
 
 pub use super::block::{AnswerHeader, Block, Kind, Level, Row};
-use super::block::{Mark, Place};
+use super::block::{Mark, Place, Reading};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Anchor {
@@ -31,15 +31,14 @@ pub struct Conversation {
     /// Rows above each block, and of all of them, as they were laid out last.
     above: Vec<usize>,
     view: View,
-    columns: usize,
+    reading: Reading,
     height: usize,
-    /// What models thought is shown as a whole.
-    unfolded: bool,
 }
 
 impl Default for Conversation {
     fn default() -> Self {
-        Self { blocks: Vec::new(), above: vec![0], view: View::Follow, columns: 1, height: 1, unfolded: false }
+        let reading = Reading { columns: 1, unfolded: false, source: false };
+        Self { blocks: Vec::new(), above: vec![0], view: View::Follow, reading, height: 1 }
     }
 }
 
@@ -63,7 +62,7 @@ impl Conversation {
         let at = block.min(self.blocks.len());
         self.blocks.insert(at, Block::new(Kind::Notice(level), text));
         if let Some(block) = self.blocks.get_mut(at) {
-            block.wrap(self.columns, self.unfolded);
+            block.wrap(self.reading);
         }
         self.count();
         if let View::At { top, seen } = &mut self.view {
@@ -88,11 +87,20 @@ impl Conversation {
 
     /// Shows what models thought, or folds it away.
     pub fn toggle_thinking(&mut self) {
-        self.unfolded = !self.unfolded;
+        self.reading.unfolded = !self.reading.unfolded;
     }
 
     pub fn is_unfolded(&self) -> bool {
-        self.unfolded
+        self.reading.unfolded
+    }
+
+    /// Shows answers as they were written, or as what their markdown means.
+    pub fn show_source(&mut self, source: bool) {
+        self.reading.source = source;
+    }
+
+    pub fn shows_source(&self) -> bool {
+        self.reading.source
     }
 
     /// Remarks on what comes next in an answer.
@@ -136,10 +144,10 @@ impl Conversation {
 
     /// Wraps what is new for a view of this size. Everything below counts rows of the last call.
     pub fn lay_out(&mut self, columns: usize, height: usize) {
-        self.columns = columns.max(1);
+        self.reading.columns = columns.max(1);
         self.height = height;
         for block in &mut self.blocks {
-            block.wrap(self.columns, self.unfolded);
+            block.wrap(self.reading);
         }
         self.count();
         // Where the text has become shorter than the view, or its end has come into it, the reader is at the end.
@@ -223,7 +231,7 @@ impl Conversation {
     }
 
     pub fn clear(&mut self) {
-        *self = Self { columns: self.columns, height: self.height, unfolded: self.unfolded, ..Self::default() };
+        *self = Self { reading: self.reading, height: self.height, ..Self::default() };
     }
 
     /// The rows in view: which block, and what of it.

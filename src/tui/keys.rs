@@ -19,6 +19,8 @@ pub enum Action {
     Commands,
     /// Show what the models thought, or fold it away.
     Thinking,
+    /// Show answers as they were written, or as what their markdown means.
+    Source,
     NextPanel,
     PreviousPanel,
     Repaint,
@@ -127,6 +129,7 @@ pub const BINDINGS: &[Binding] = &[
     bind(Action::NextPanel, &[plain(KeyCode::Tab)], "Tab", "open the next panel that has no room"),
     bind(Action::PreviousPanel, &[plain(KeyCode::BackTab), with_shift(KeyCode::BackTab)], "", ""),
     bind(Action::Thinking, &[ctrl('t')], "Ctrl-T", "show or fold the thinking"),
+    bind(Action::Source, &[plain(KeyCode::F(5))], "F5", "show answers as written"),
     bind(Action::Help, &[plain(KeyCode::F(1))], "F1", "this help"),
     bind(Action::Commands, &[plain(KeyCode::F(2))], "F2", "choose a command"),
     bind(Action::Interrupt, &[ctrl('c')], "Ctrl-C", "cancel or clear; twice quits"),

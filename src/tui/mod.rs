@@ -23,6 +23,7 @@ mod help;
 mod input;
 mod keys;
 mod layout;
+mod markdown;
 mod panels;
 mod picker;
 mod picker_view;

@@ -51,7 +51,7 @@ pub fn draw(state: &State, skin: &Skin, area: Rect, seconds_loading: u64, buffer
             }
             (Kind::Answer(header), Row::Text(row)) => {
                 let mut spans = text_spans(row, block.shown(), skin);
-                if header.running && row.end() == block.shown().len() {
+                if header.running && row.last {
                     spans.push(skin.styled(skin.theme.accent, skin.glyphs.caret));
                 }
                 Line::from(spans)

@@ -106,6 +106,8 @@ pub struct TextRow<'a> {
     pub pieces: &'a [Piece],
     /// Where in the text it begins; never before the row above it.
     pub start: usize,
+    /// No row follows.
+    pub last: bool,
 }
 
 impl TextRow<'_> {
@@ -146,7 +148,7 @@ impl Rows {
     pub fn get(&self, index: usize) -> Option<TextRow<'_>> {
         let start = self.rows.get(index)?;
         let end = self.rows.get(index + 1).map_or(self.pieces.len(), |next| next.piece);
-        Some(TextRow { pieces: &self.pieces[start.piece..end], start: start.text })
+        Some(TextRow { pieces: &self.pieces[start.piece..end], start: start.text, last: index + 1 == self.rows.len() })
     }
 
     /// Adds a row of these pieces; `at` is where it begins.

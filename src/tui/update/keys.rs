@@ -12,6 +12,7 @@ use super::super::keys::{self, Action, Context, Meaning};
 use super::super::layout::Mode;
 use super::super::panels;
 use super::super::state::{Overlay, QUIT_WINDOW, State};
+use super::commands;
 use super::list;
 use super::send::{cancel, return_queue, send, typed};
 
@@ -73,6 +74,7 @@ pub(super) fn act(state: &mut State, action: Action, now: Instant, effects: &mut
         }
         Action::Commands => list::open_commands(state),
         Action::Thinking => state.conversation.toggle_thinking(),
+        Action::Source => commands::show_source(state, !state.conversation.shows_source()),
         Action::NextPanel => cycle_panel(state, 1),
         Action::PreviousPanel => cycle_panel(state, -1),
         Action::PageUp => scroll(state, |c| c.page(-1)),
