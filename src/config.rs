@@ -1,6 +1,7 @@
 //! Settings: what a person wrote into `config.toml`, checked, with defaults for the rest.
 
 mod remote;
+mod screen;
 
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
@@ -10,6 +11,7 @@ use serde::{Deserialize, Deserializer};
 use crate::model::ProviderOptions;
 
 pub use remote::{Privacy, RemotePlace, RemoteSettings};
+pub use screen::{Colours, Pace, ScreenSettings, Unicode};
 
 /// The settings file. Every key may be left out; an unknown key is an error, so that a typing mistake is noticed.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
@@ -38,6 +40,7 @@ pub struct Settings {
     pub policy: Option<String>,
     /// The name of a colour theme.
     pub theme: Option<String>,
+    pub screen: ScreenSettings,
     pub npu: NpuSettings,
     pub remote: RemoteSettings,
     pub cost: CostSettings,

@@ -194,6 +194,7 @@ impl Block {
         self.raw.is_empty()
     }
 
+    #[allow(dead_code)] // what copies code will ask
     /// The code blocks of an answer that is shown as markdown.
     pub fn fences(&self) -> &[Fence] {
         match &self.wrapped.body {

@@ -4,6 +4,8 @@
 
 use crate::engine::LaneId;
 
+use super::composer::Draft;
+
 /// One command. The help and the palette list this table, and typed text is read by it.
 pub struct Command {
     pub name: &'static str,
@@ -56,6 +58,12 @@ pub const COMMANDS: &[Command] = &[
             _ => None,
         },
     },
+    Command {
+        name: "/theme",
+        takes: "a theme's name, or nothing",
+        help: "choose a colour theme",
+        parse: |rest| Some(Typed::Theme(rest)),
+    },
     Command { name: "/quit", takes: "", help: "leave ortalk", parse: |rest| alone(rest, Typed::Quit) },
     Command { name: "/exit", takes: "", help: "", parse: |rest| alone(rest, Typed::Quit) },
 ];
@@ -90,6 +98,8 @@ pub enum Typed<'a> {
     Think(bool),
     /// Show answers as what their markdown means, or as they were written.
     Markdown(bool),
+    /// The colour theme of this name; an empty one shows the list.
+    Theme(&'a str),
     Message(Message<'a>),
     /// A word behind a slash that is no command; it is never sent to the model by mistake.
     Unknown(&'a str),
@@ -117,11 +127,14 @@ pub fn parse(typed: &str) -> Typed<'_> {
     (command.parse)(rest.trim()).unwrap_or(Typed::Misused { word, takes })
 }
 
-/// What is sent for what was typed.
-pub fn message(typed: &str) -> Message<'_> {
-    match parse(typed) {
-        Typed::Message(message) => message,
-        _ => Message { text: typed, lane: None },
+/// What is sent for what was typed, without the lane that it names, and that lane.
+pub fn message(typed: &Draft) -> (Draft, Option<Option<LaneId>>) {
+    match parse(typed.text()) {
+        Typed::Message(Message { text, lane: Some(lane) }) => {
+            let end = typed.text().trim_end().len();
+            (typed.slice(end - text.len()..end), Some(lane))
+        }
+        _ => (typed.clone(), None),
     }
 }
 

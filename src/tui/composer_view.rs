@@ -55,7 +55,7 @@ fn placeholder(state: &State) -> String {
 
 pub fn draw_queue(state: &State, skin: &Skin, area: Rect, buffer: &mut Buffer) {
     for (y, message) in (area.y..area.bottom()).zip(&state.queue) {
-        let start: String = message.chars().take(400).collect();
+        let start: String = message.text().chars().take(400).collect();
         let line = Line::from(vec![skin.dim("   queued  "), skin.plain(one_line(&start))]);
         buffer.set_line(area.x, y, &skin.fit(line, area.width.into()), area.width);
     }

@@ -7,6 +7,7 @@ use std::time::Instant;
 
 use crate::engine::{ChatRequest, LaneId, LaneState, Privacy, RemoteStatus, RoutingDecision};
 
+use super::composer::Draft;
 use super::conversation::{Kind, Level};
 use super::event::Effect;
 use super::state::State;
@@ -47,19 +48,19 @@ pub fn is_undecided(state: &State) -> bool {
 }
 
 /// Keeps a message back that may need the question. False where it can go.
-pub fn hold(state: &mut State, typed: &str, effects: &mut Vec<Effect>) -> bool {
+pub fn hold(state: &mut State, typed: &Draft, effects: &mut Vec<Effect>) -> bool {
     if state.settings.allow_remote || server(state).is_none() {
         return false;
     }
     let request = state.request(typed);
     match request.lane {
         Some(LaneId::Remote) => {
-            state.queue.insert(0, typed.to_owned());
+            state.queue.insert(0, typed.clone());
             ask(state);
             true
         }
         None if !state.consent.declined => {
-            state.queue.insert(0, typed.to_owned());
+            state.queue.insert(0, typed.clone());
             state.gate = Gate::Weighing;
             effects.push(Effect::Weigh(ChatRequest { allow_remote: true, ..request }));
             true

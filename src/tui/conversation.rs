@@ -57,6 +57,14 @@ impl Conversation {
         self.blocks.len() - 1
     }
 
+    /// Adds what a person asks: as it is shown, and as it is sent to the model.
+    pub fn ask(&mut self, shown: &str, sent: String) -> usize {
+        let mut block = Block::new(Kind::User, shown);
+        block.raw = sent;
+        self.blocks.push(block);
+        self.blocks.len() - 1
+    }
+
     /// Puts a notice above a block, which moves down by one.
     pub fn notice_above(&mut self, block: usize, level: Level, text: &str) {
         let at = block.min(self.blocks.len());
@@ -138,7 +146,7 @@ impl Conversation {
     /// The first words of the first message.
     pub fn title(&self) -> Option<String> {
         let first = self.blocks.iter().find(|block| block.kind == Kind::User)?;
-        let start: String = first.raw.chars().take(400).collect();
+        let start: String = first.shown().chars().take(400).collect();
         Some(super::text::sanitize::one_line(&start))
     }
 

@@ -152,6 +152,7 @@ impl Driver {
 
     fn draw(&mut self, now: Instant) -> io::Result<()> {
         self.state.dirty = false;
+        self.skin.theme = self.state.looks.theme();
         let (state, skin) = (&mut self.state, &self.skin);
         self.screen.draw(|frame| view::draw(state, skin, now, frame))?;
         self.limiter.drawn(now);

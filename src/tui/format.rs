@@ -45,6 +45,29 @@ pub fn energy(joules: f64) -> String {
     }
 }
 
+/// Decimal, as files are listed: `640 B`, `3.1 kB`, `1.0 MB`.
+pub fn size(bytes: usize) -> String {
+    match bytes as f64 {
+        b if b < 999.5 => format!("{b:.0} B"),
+        b if b < 9_950.0 => format!("{:.1} kB", b / 1e3),
+        b if b < 999_500.0 => format!("{:.0} kB", b / 1e3),
+        b => format!("{:.1} MB", b / 1e6),
+    }
+}
+
+/// A whole number with its thousands set apart: `250,000`.
+pub fn grouped(number: usize) -> String {
+    let digits = number.to_string();
+    let mut out = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
+}
+
 const KIB: f64 = 1024.0;
 
 /// `312 MiB`, `1.2 GiB`.
@@ -77,6 +100,8 @@ mod tests {
         assert_eq!([rate(8.421), rate(128.44), rate(1204.4)], ["8.42", "128.4", "1204"]);
         assert_eq!([short_rate(8.42), short_rate(128.4)], ["8.4", "128"]);
         assert_eq!([energy(0.42), energy(24.43), energy(18_000.0)], ["0.42 J", "24.4 J", "5.00 Wh"]);
+        assert_eq!([size(640), size(3_149), size(64_000), size(1_048_576)], ["640 B", "3.1 kB", "64 kB", "1.0 MB"]);
+        assert_eq!([0, 999, 1_000, 1_234_567].map(grouped), ["0", "999", "1,000", "1,234,567"]);
         assert_eq!([bytes(12), bytes(327_155_712), bytes(25_769_803_776)], ["12 B", "312 MiB", "24.0 GiB"]);
     }
 }

@@ -4,6 +4,8 @@
 
 use std::ffi::OsStr;
 
+use crate::config::Unicode;
+
 use super::text::rows::Sign;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -91,9 +93,15 @@ pub const ASCII: Glyphs = Glyphs {
 };
 
 impl Glyphs {
-    pub fn for_environment() -> Self {
+    /// What the settings say; else what the environment's locale can show.
+    pub fn new(unicode: Unicode) -> Self {
         let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
-        if cfg!(windows) || locale_is_utf8(variable) { UNICODE } else { ASCII }
+        match unicode {
+            Unicode::Always => UNICODE,
+            Unicode::Ascii => ASCII,
+            Unicode::Auto if cfg!(windows) || locale_is_utf8(variable) => UNICODE,
+            Unicode::Auto => ASCII,
+        }
     }
 
     /// The bar that fills `fraction` of one cell; nothing is drawn for zero.

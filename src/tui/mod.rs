@@ -23,7 +23,9 @@ mod help;
 mod input;
 mod keys;
 mod layout;
+mod looks;
 mod markdown;
+mod palette;
 mod panels;
 mod picker;
 mod picker_view;
@@ -45,6 +47,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use crate::bill::Books;
+use crate::config::ScreenSettings;
 use crate::engine::AnswerSettings;
 use crate::telemetry::device::DeviceSample;
 
@@ -67,6 +70,9 @@ pub struct TuiOptions {
     pub server: Option<String>,
     /// The name of a theme; without one, the environment decides.
     pub theme: Option<String>,
+    /// Where themes of the reader's own lie.
+    pub themes: PathBuf,
+    pub screen: ScreenSettings,
     /// Where standard output and error go while the screen is open.
     pub log_file: PathBuf,
 }
@@ -99,13 +105,14 @@ pub fn require_terminal() -> Result<(), TuiError> {
 
 /// Opens the chat and returns when it is over, with the terminal as it was.
 pub fn run(options: TuiOptions) -> Result<Exit, TuiError> {
-    let skin = skin::Skin {
-        theme: theme::Theme::choose(options.theme.as_deref())?,
-        glyphs: glyphs::Glyphs::for_environment(),
-    };
+    let mut looks = looks::Looks::new(palette::Depth::new(options.screen.colours));
+    looks.add_folder(&options.themes);
+    looks.choose_first(options.theme.as_deref())?;
+    let skin = skin::Skin { theme: looks.theme(), glyphs: glyphs::Glyphs::new(options.screen.unicode) };
     require_terminal()?;
     let mut state = state::State::new(options.answers, options.log_file, Instant::now());
     state.server = options.server;
+    state.looks = looks;
     state.prices = options.books.as_ref().and_then(Books::prices).cloned();
     Ok(driver::run(state, skin, options.load, options.sample, options.books)?)
 }

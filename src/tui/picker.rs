@@ -10,6 +10,8 @@ use nucleo_matcher::{Config, Matcher, Utf32Str};
 pub enum Purpose {
     /// A command, to be put into the composer.
     Command,
+    /// A colour theme, shown while it is chosen.
+    Theme,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -63,6 +65,12 @@ impl Picker {
 
     pub fn chosen(&self) -> Option<&Item> {
         self.items.get(*self.matching.get(self.chosen)?)
+    }
+
+    /// Goes to the item with this id, if it matches.
+    pub fn choose(&mut self, id: &str) {
+        let at = self.matching.iter().position(|index| self.items.get(*index).is_some_and(|item| item.id == id));
+        self.chosen = at.unwrap_or(self.chosen);
     }
 
     /// Ends at both ends.

@@ -11,12 +11,14 @@ use crate::ledger::{Prices, Total};
 use crate::telemetry::device::DeviceSample;
 
 use super::answer::Answer;
-use super::command::{self, Message};
-use super::composer::Composer;
+use super::command;
+use super::composer::{Composer, Draft};
 use super::consent::{Consent, Gate};
 use super::conversation::Conversation;
 use super::keys::Context;
 use super::layout::Layout;
+use super::looks::Looks;
+use super::palette::Depth;
 use super::panels::Panel;
 use super::picker::Picker;
 
@@ -72,7 +74,7 @@ pub struct State {
     pub conversation: Conversation,
     pub composer: Composer,
     /// Messages that wait for the engine or for the running answer.
-    pub queue: Vec<String>,
+    pub queue: Vec<Draft>,
     pub gate: Gate,
     pub consent: Consent,
     /// The running answer, or the last one.
@@ -88,6 +90,7 @@ pub struct State {
     /// When to look at the engine again.
     pub refresh: Option<Instant>,
     pub overlay: Option<Overlay>,
+    pub looks: Looks,
     /// The first line of the help in view.
     pub help_top: usize,
     /// A short message in the footer, gone with the next key.
@@ -123,6 +126,7 @@ impl State {
             preview: Preview::default(),
             refresh: None,
             overlay: None,
+            looks: Looks::new(Depth::Full),
             help_top: 0,
             hint: None,
             quit_armed: None,
@@ -189,10 +193,10 @@ impl State {
     }
 
     /// What would be sent to answer what was typed.
-    pub fn request(&self, typed: &str) -> ChatRequest {
-        let Message { text, lane } = command::message(typed);
+    pub fn request(&self, typed: &Draft) -> ChatRequest {
+        let (message, lane) = command::message(typed);
         let turns = self.conversation.messages().into_iter();
-        let request = self.settings.request(turns.chain([ChatMessage::new(Role::User, text)]));
+        let request = self.settings.request(turns.chain([ChatMessage::new(Role::User, message.sent())]));
         ChatRequest { lane: lane.unwrap_or(request.lane), ..request }
     }
 

@@ -10,6 +10,7 @@ use super::super::consent;
 use super::super::event::{Effect, Exit};
 use super::super::state::{Overlay, State};
 use super::super::text;
+use super::looks;
 use super::send::cancel;
 
 pub(super) fn run_command(state: &mut State, now: Instant, effects: &mut Vec<Effect>) {
@@ -57,6 +58,11 @@ pub(super) fn run_command(state: &mut State, now: Instant, effects: &mut Vec<Eff
         Typed::Markdown(on) => {
             state.composer.take();
             show_source(state, !on);
+        }
+        Typed::Theme(name) => {
+            let name = name.to_owned();
+            state.composer.take();
+            looks::theme(state, &name);
         }
         Typed::Unknown(word) => {
             let word = text::truncate(word, 20, "...");

@@ -7,6 +7,7 @@ use super::super::event::Effect;
 use super::super::keys::Action;
 use super::super::picker::{Item, Picker, Purpose};
 use super::super::state::{Overlay, State};
+use super::looks;
 use super::send::typed;
 
 pub fn open_commands(state: &mut State) {
@@ -55,5 +56,6 @@ fn choose(state: &mut State, purpose: Purpose, item: Item, now: Instant, _effect
             state.composer.replace(format!("{} ", item.id));
             typed(state, now);
         }
+        Purpose::Theme => looks::choose(state, &item.id),
     }
 }

@@ -1,12 +1,13 @@
 //! What each event does: `update(&mut State, Event, now) -> Vec<Effect>`. Pure: no I/O and no clock of its own.
 //!
 //! Keys are in `keys`, commands in `commands`, the way of a message in `send`, what the engine reports in
-//! `engine`, lists to choose from in `list`.
+//! `engine`, lists to choose from in `list`, themes in `looks`.
 
 mod commands;
 mod engine;
 mod keys;
 mod list;
+mod looks;
 mod send;
 
 use std::time::Instant;
@@ -50,6 +51,7 @@ pub fn update(state: &mut State, event: Event, now: Instant) -> Vec<Effect> {
         | Event::Weighed(_)
         | Event::Device(_) => engine::on_event(state, event, now, &mut effects),
     }
+    looks::follow(state);
     effects
 }
 

@@ -6,6 +6,7 @@ use crate::engine::ChatRequest;
 
 use super::super::answer::Answer;
 use super::super::command::{self, Typed};
+use super::super::composer::Draft;
 use super::super::consent::{self, Gate};
 use super::super::conversation::{AnswerHeader, Kind, Level};
 use super::super::event::Effect;
@@ -32,7 +33,7 @@ pub(super) fn ask_router(state: &mut State, effects: &mut Vec<Effect>) {
     }
     let revision = state.composer.revision();
     state.preview.asked = Some(revision);
-    let request = state.request(state.composer.text());
+    let request = state.request(state.composer.draft());
     // Where a person would be asked, the router speaks of what follows a yes.
     let allow_remote = request.allow_remote || consent::is_undecided(state);
     effects.push(Effect::Preview { revision, request: ChatRequest { allow_remote, ..request } });
@@ -71,16 +72,17 @@ pub(super) fn send(state: &mut State, now: Instant, effects: &mut Vec<Effect>) {
 }
 
 /// Sends what was typed, unless a person has to be asked; there must be an engine and no running answer.
-pub(super) fn submit(state: &mut State, typed: &str, now: Instant, effects: &mut Vec<Effect>) {
+pub(super) fn submit(state: &mut State, typed: &Draft, now: Instant, effects: &mut Vec<Effect>) {
     if !consent::hold(state, typed, effects) {
         submit_now(state, typed, now, effects);
     }
 }
 
-pub fn submit_now(state: &mut State, typed: &str, now: Instant, effects: &mut Vec<Effect>) {
+pub fn submit_now(state: &mut State, typed: &Draft, now: Instant, effects: &mut Vec<Effect>) {
     let request = state.request(typed);
     let model = state.snapshot().map(|snapshot| snapshot.model.clone()).unwrap_or_default();
-    state.conversation.add(Kind::User, command::message(typed).text);
+    let (message, _) = command::message(typed);
+    state.conversation.ask(message.text(), message.sent());
     let header = AnswerHeader { model, running: true, ..AnswerHeader::default() };
     let block = state.conversation.add(Kind::Answer(header), "");
     state.answer = Some(Answer::new(block, now));
@@ -102,10 +104,10 @@ pub fn return_queue(state: &mut State, now: Instant) {
     if state.queue.is_empty() {
         return;
     }
-    let mut text = std::mem::take(&mut state.queue).join("\n");
+    let mut drafts = std::mem::take(&mut state.queue);
     if !state.composer.is_empty() {
-        text = format!("{text}\n{}", state.composer.text());
+        drafts.push(state.composer.draft().clone());
     }
-    state.composer.replace(text);
+    state.composer.replace(Draft::join(drafts));
     typed(state, now);
 }
