@@ -3,8 +3,8 @@
 
 use crate::engine::LaneId;
 
-use super::markdown::{Fence, Markdown};
-use super::text::rows::{Role, Rows, TextRow};
+use super::markdown::{Budget, Fence, Highlighter, Markdown};
+use super::text::rows::{Content, Piece, Role, Rows, TextRow};
 use super::text::sanitize::Sanitizer;
 use super::text::wrap;
 
@@ -52,6 +52,7 @@ pub struct Block {
     /// Remarks of ortalk's within an answer, in the order of their places; the model never sees them.
     pub(super) marks: Vec<Mark>,
     pub(super) wrapped: Wrapped,
+    highlighter: Highlighter,
 }
 
 #[derive(Debug, Clone, Default)]
@@ -165,6 +166,7 @@ impl Block {
             thought: Thought::default(),
             marks: Vec::new(),
             wrapped: Wrapped::default(),
+            highlighter: Highlighter::default(),
         };
         block.push(text);
         block
@@ -201,6 +203,27 @@ impl Block {
             Body::Markdown(markdown) => markdown.fences(),
             Body::Plain { .. } => &[],
         }
+    }
+
+    /// Finds out what the words of the code at this place are, and in the lines above it.
+    pub(super) fn highlight(&mut self, place: usize, budget: &mut Budget) {
+        let Body::Markdown(markdown) = &self.wrapped.body else { return };
+        if let Some(fence) = markdown.fence_at(place) {
+            self.highlighter.read(&self.shown, fence, place, budget);
+        }
+    }
+
+    /// The pieces of a row of the text, those of code word by word.
+    pub fn pieces(&self, row: TextRow<'_>) -> Vec<Piece> {
+        let Body::Markdown(markdown) = &self.wrapped.body else { return row.pieces.to_vec() };
+        let mut pieces = Vec::with_capacity(row.pieces.len());
+        for piece in row.pieces {
+            match markdown.fence_at(piece.source.start).filter(|_| is_code(piece)) {
+                Some(fence) => self.highlighter.cut(fence, piece, &mut pieces),
+                None => pieces.push(piece.clone()),
+            }
+        }
+        pieces
     }
 
     pub fn mark(&self, number: usize) -> &str {
@@ -338,6 +361,11 @@ impl Block {
             Row::Ending(_) | Row::Gap => Place::Ending(index - self.top_rows() - self.body_rows()),
         }
     }
+}
+
+/// Code whose words have not been told apart.
+pub(super) fn is_code(piece: &Piece) -> bool {
+    piece.style.role == Role::CodeBlock && piece.content == Content::Source
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

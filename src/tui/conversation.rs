@@ -7,7 +7,8 @@
 use crate::engine::{ChatMessage, Role};
 
 pub use super::block::{AnswerHeader, Block, Kind, Level, Row};
-use super::block::{Mark, Place, Reading};
+use super::block::{Mark, Place, Reading, is_code};
+use super::markdown::Budget;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Anchor {
@@ -33,12 +34,13 @@ pub struct Conversation {
     view: View,
     reading: Reading,
     height: usize,
+    unread: bool,
 }
 
 impl Default for Conversation {
     fn default() -> Self {
         let reading = Reading { columns: 1, unfolded: false, source: false };
-        Self { blocks: Vec::new(), above: vec![0], view: View::Follow, reading, height: 1 }
+        Self { blocks: Vec::new(), above: vec![0], view: View::Follow, reading, height: 1, unread: false }
     }
 }
 
@@ -165,6 +167,26 @@ impl Conversation {
             self.view = View::Follow;
         }
         self.note_seen();
+        self.highlight();
+    }
+
+    /// Finds out what the words of the code in view are.
+    fn highlight(&mut self) {
+        let code = self.visible().into_iter().flat_map(|(number, row)| {
+            let pieces = if let Row::Text(row) = row { row.pieces } else { &[] };
+            pieces.iter().filter(|piece| is_code(piece)).map(move |piece| (number, piece.source.start))
+        });
+        let code: Vec<(usize, usize)> = code.collect();
+        let mut budget = Budget::of_a_frame();
+        for (number, place) in code {
+            self.blocks[number].highlight(place, &mut budget);
+        }
+        self.unread = budget.is_used_up();
+    }
+
+    /// There is code in view whose words are not told apart yet; laying out again goes on with it.
+    pub fn is_unread(&self) -> bool {
+        self.unread
     }
 
     fn count(&mut self) {

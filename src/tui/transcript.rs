@@ -7,13 +7,13 @@ use ratatui::text::{Line, Span};
 use crate::engine::{EngineSnapshot, LaneState, Privacy};
 
 use super::answer::Phase;
-use super::conversation::{AnswerHeader, Kind, Level, Row};
+use super::conversation::{AnswerHeader, Block, Kind, Level, Row};
 use super::format;
 use super::layout::{Layout, Mode};
 use super::panels;
 use super::skin::{Skin, Text, width};
 use super::state::{EngineState, State};
-use super::text::rows::TextRow;
+use super::text::rows::{Piece, TextRow};
 use super::text::sanitize::one_line;
 
 pub fn draw(state: &State, skin: &Skin, area: Rect, seconds_loading: u64, buffer: &mut Buffer) {
@@ -50,7 +50,7 @@ pub fn draw(state: &State, skin: &Skin, area: Rect, seconds_loading: u64, buffer
                 Line::from(skin.dim(format!("{}{text}", " ".repeat(line.indent))))
             }
             (Kind::Answer(header), Row::Text(row)) => {
-                let mut spans = text_spans(row, block.shown(), skin);
+                let mut spans = text_spans(block, row, skin);
                 if header.running && row.last {
                     spans.push(skin.styled(skin.theme.accent, skin.glyphs.caret));
                 }
@@ -60,15 +60,18 @@ pub fn draw(state: &State, skin: &Skin, area: Rect, seconds_loading: u64, buffer
                 let text = &block.mark(mark)[line.start..line.end];
                 notice_line(Level::Info, text, line.start == 0, line.indent, skin)
             }
-            (Kind::User, Row::Text(row)) => Line::from(text_spans(row, block.shown(), skin)),
+            (Kind::User, Row::Text(row)) => Line::from(text_spans(block, row, skin)),
             (_, Row::Header | Row::Thinking | Row::Thought(_) | Row::Mark(..) | Row::Ending(_)) => continue,
         };
         buffer.set_line(area.x, y, &line, area.width);
     }
 }
 
-fn text_spans<'a>(row: TextRow<'a>, shown: &'a str, skin: &Skin) -> Vec<Span<'a>> {
-    row.pieces.iter().map(|piece| Span::styled(piece.text(shown, &skin.glyphs), skin.prose(piece.style))).collect()
+fn text_spans(block: &Block, row: TextRow<'_>, skin: &Skin) -> Vec<Span<'static>> {
+    let pieces = block.pieces(row).into_iter();
+    let span =
+        |piece: Piece| Span::styled(piece.text(block.shown(), &skin.glyphs).into_owned(), skin.prose(piece.style));
+    pieces.map(span).collect()
 }
 
 /// `smollm2 · cpu` and, once measured, `41 ms · 128 tok/s`.

@@ -42,6 +42,7 @@ pub fn draw(state: &mut State, skin: &Skin, now: Instant, frame: &mut Frame<'_>)
     if let Some(cursor) = cursor {
         frame.set_cursor_position(cursor);
     }
+    state.dirty |= state.conversation.is_unread();
 }
 
 fn draw_title(state: &State, skin: &Skin, layout: &Layout, buffer: &mut Buffer) {

@@ -6,6 +6,7 @@
 //! those of a reading of the whole text, which the tests hold them against.
 
 mod fence;
+mod highlight;
 mod inline;
 mod render;
 mod table;
@@ -16,6 +17,7 @@ use pulldown_cmark::{BrokenLink, CowStr, Options, Parser};
 
 use super::text::rows::Rows;
 pub use fence::Fence;
+pub use highlight::{Budget, Highlighter};
 use render::{Renderer, Top};
 
 /// The rows of a text that grows, at one width.
@@ -118,6 +120,12 @@ impl Markdown {
 
     pub fn rows(&self) -> &Rows {
         &self.rows
+    }
+
+    /// The code block that holds this place.
+    pub fn fence_at(&self, place: usize) -> Option<&Fence> {
+        let index = self.fences.partition_point(|fence| fence.source.start <= place).checked_sub(1)?;
+        self.fences.get(index).filter(|fence| place <= fence.source.end)
     }
 
     /// Its code blocks, in order.

@@ -17,8 +17,14 @@ pub enum Role {
     Heading,
     /// Code within a sentence.
     Code,
-    /// A line of a code block; what its words are is found out when it is drawn.
+    /// A line of a code block, and what words of it are once somebody looks at it.
     CodeBlock,
+    Keyword,
+    String,
+    Comment,
+    Number,
+    /// A name where it is said first.
+    Function,
     Link,
     /// Where a link leads, and other things beside the text.
     Aside,
