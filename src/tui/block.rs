@@ -35,6 +35,8 @@ pub struct AnswerHeader {
     pub running: bool,
     /// Tokens of the thinking before the answer.
     pub thinking_tokens: usize,
+    /// From the first of them to the last.
+    pub thinking_time: std::time::Duration,
     /// How it ended, where that was not the model's own end.
     pub ending: Option<(Level, String)>,
 }

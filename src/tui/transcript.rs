@@ -42,8 +42,7 @@ pub fn draw(state: &State, skin: &Skin, area: Rect, seconds_loading: u64, buffer
             }
             (Kind::Answer(header), Row::Thinking) => {
                 let thinks = header.running && block.is_empty();
-                let folded = !state.conversation.is_unfolded();
-                thinking_line(header.thinking_tokens, thinks, folded, skin, area.width.into())
+                thinking_line(header, thinks, !state.conversation.is_unfolded(), skin, area.width.into())
             }
             (Kind::Answer(_), Row::Thought(line)) => {
                 let text = &block.thought()[line.start..line.end];
@@ -103,11 +102,13 @@ fn header_line(state: &State, header: &AnswerHeader, skin: &Skin, columns: usize
     skin.spread(Line::from(left), Line::from(right), columns)
 }
 
-/// `· thought for 132 tokens` and, where there is room, the key that shows it.
-fn thinking_line(tokens: usize, thinks: bool, folded: bool, skin: &Skin, columns: usize) -> Text {
+/// `· thought for 132 tokens, 3.20 s` and, where there is room, the key that shows it.
+fn thinking_line(header: &AnswerHeader, thinks: bool, folded: bool, skin: &Skin, columns: usize) -> Text {
     let word = if thinks { "thinks" } else { "thought" };
+    let tokens = header.thinking_tokens;
     let unit = if tokens == 1 { "token" } else { "tokens" };
-    let left = Line::from(skin.dim(format!("{} {word} for {tokens} {unit}", skin.glyphs.dot)));
+    let time = (tokens > 1).then(|| format!(", {}", format::duration(header.thinking_time))).unwrap_or_default();
+    let left = Line::from(skin.dim(format!("{} {word} for {tokens} {unit}{time}", skin.glyphs.dot)));
     let key = if folded { "Ctrl-T shows it" } else { "Ctrl-T folds it" };
     let right = if columns < 60 { Line::default() } else { Line::from(skin.dim(key)) };
     skin.spread(left, right, columns)

@@ -20,7 +20,7 @@ pub struct Top {
     pub start: usize,
     /// The first row of it and of the blank one above it.
     pub row: usize,
-    /// Nothing that the parser keeps to itself, a link's definition, can go on into it.
+    /// No definition of a link, of which the parser says nothing, goes on into its first line.
     pub apart: bool,
 }
 
@@ -37,8 +37,8 @@ pub struct Renderer<'t> {
     links: Vec<Link>,
     table: Option<Table>,
     code: Option<Code>,
-    /// Of the last block that is in no other.
-    top_end: usize,
+    /// Where the first thing stands that may define a link.
+    definition: Option<usize>,
     /// The line for which a blank row was added, if one was due.
     spaced: Option<usize>,
 }
@@ -93,7 +93,7 @@ impl<'t> Renderer<'t> {
             links: Vec::new(),
             table: None,
             code: None,
-            top_end: start,
+            definition: text[start..].find("]:").map(|at| start + at),
             spaced: None,
         }
     }
@@ -112,7 +112,6 @@ impl<'t> Renderer<'t> {
                 self.open(range.start);
                 let columns = self.room();
                 self.push_row(range.start, vec![Piece::sign(Sign::Rule, columns, Role::Border, range.start)]);
-                self.close(range.end);
             }
             Event::TaskListMarker(_) => {
                 let end = self.text[range.clone()].trim_end().len() + range.start;
@@ -217,7 +216,6 @@ impl<'t> Renderer<'t> {
             TagEnd::Link | TagEnd::Image => self.end_link(&range),
             _ => {}
         }
-        self.close(range.end);
     }
 
     /// A block begins.
@@ -225,20 +223,12 @@ impl<'t> Renderer<'t> {
         self.flush();
         let line = self.text[..at].rfind('\n').map_or(0, |end| end + 1);
         if self.containers.is_empty() && self.lists.is_empty() {
-            let gap = self.text.get(self.top_end..line).unwrap_or_default();
-            let apart = gap.trim().is_empty() || self.follows_blank(line);
+            let apart = self.follows_blank(line) || self.definition.is_none_or(|at| at >= line);
             self.tops.push(Top { start: line, row: self.rows.len(), apart });
         }
         let spaced = self.spaced.replace(line) == Some(line);
         if !spaced && !self.rows.is_empty() && self.follows_blank(line) {
             self.push_blank(at);
-        }
-    }
-
-    /// One may have ended.
-    fn close(&mut self, end: usize) {
-        if self.containers.is_empty() && self.lists.is_empty() {
-            self.top_end = self.top_end.max(end);
         }
     }
 

@@ -229,8 +229,6 @@ fn fragments() -> impl Strategy<Value = Vec<&'static str>> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(400))]
-
     /// However a text arrives, its rows are those of a reading of the whole.
     #[test]
     fn growing_is_reading_the_whole(fragments in fragments(), columns in 1usize..40) {
@@ -252,7 +250,8 @@ proptest! {
         for index in 0..markdown.rows().len() {
             let row = markdown.rows().get(index).unwrap();
             let line = row.text(&text);
-            prop_assert!(width(&line) <= columns.max(4), "{:?} in {:?}", line, text);
+            // Space hangs over the edge.
+            prop_assert!(width(line.trim_end()) <= columns.max(4), "{:?} in {:?}", line, text);
             prop_assert!(row.end() <= text.len());
             prop_assert_eq!(sanitize(&line), line, "{:?}", text);
         }

@@ -104,8 +104,10 @@ fn on_generation(state: &mut State, event: GenerationEvent, now: Instant, effect
         GenerationEvent::PrefillProgress(_) => {}
         GenerationEvent::Token(token) => {
             let tokens = answer.tokens;
+            let since_last = answer.latencies().last().copied().unwrap_or_default();
             if let Some(header) = state.conversation.header_mut(block).filter(|_| token.thinks) {
                 header.thinking_tokens = tokens;
+                header.thinking_time += since_last;
             }
             state.conversation.think(block, &token.thinking);
             state.conversation.append(block, &token.text);
