@@ -1,5 +1,6 @@
 //! Settings: what a person wrote into `config.toml`, checked, with defaults for the rest.
 
+mod keys;
 mod remote;
 mod screen;
 
@@ -10,6 +11,7 @@ use serde::{Deserialize, Deserializer};
 
 use crate::model::ProviderOptions;
 
+pub use keys::{Chords, KeySetting, KeySettings};
 pub use remote::{Privacy, RemotePlace, RemoteSettings};
 pub use screen::{Colours, Pace, ScreenSettings, Unicode};
 
@@ -38,8 +40,11 @@ pub struct Settings {
     pub repetition_penalty: Option<f32>,
     /// How a lane is chosen where none is asked for, as `--policy` names it.
     pub policy: Option<String>,
+    /// What is said in the chat is written down; it is, unless this is `false`.
+    pub save: Option<bool>,
     /// The name of a colour theme.
     pub theme: Option<String>,
+    pub keys: KeySettings,
     pub screen: ScreenSettings,
     pub npu: NpuSettings,
     pub remote: RemoteSettings,

@@ -23,6 +23,7 @@ pub mod onnx_runtime;
 pub mod paths;
 pub mod provision;
 pub mod race;
+pub mod recording;
 pub mod remote;
 pub mod server;
 pub mod store;

@@ -4,7 +4,9 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::{Position, Rect};
 use ratatui::text::Line;
 
+use super::chats;
 use super::consent::{self, Gate};
+use super::keys::{Action, Context};
 use super::layout::{COMPOSER_MARGIN, Layout, Mode};
 use super::skin::{Skin, Text, width};
 use super::state::{EngineState, State};
@@ -44,13 +46,16 @@ fn placeholder(state: &State) -> String {
     if let (EngineState::Ready(_), Some(lane), false) = (&state.engine, state.settings.lane, state.busy()) {
         return format!("Message to {lane}; /auto lets ortalk choose");
     }
-    let text = match state.engine {
-        EngineState::Loading { .. } => "Type while the model loads",
-        EngineState::Failed(_) => "Ctrl-C twice, or /quit, to leave",
-        EngineState::Ready(_) if state.busy() => "Type while it answers; Esc cancels",
-        EngineState::Ready(_) => "Message",
-    };
-    text.to_string()
+    if let (EngineState::Ready(_), Some(name)) = (&state.engine, &state.models.opening) {
+        return format!("Message; {} is being loaded", one_line(name));
+    }
+    let key = |action| state.keys.say(action);
+    match state.engine {
+        EngineState::Loading { .. } => "Type while the model loads".to_owned(),
+        EngineState::Failed(_) => format!("{} twice, or /quit, to leave", key(Action::Interrupt)),
+        EngineState::Ready(_) if state.busy() => format!("Type while it answers; {} cancels", key(Action::Escape)),
+        EngineState::Ready(_) => "Message".to_owned(),
+    }
 }
 
 pub fn draw_queue(state: &State, skin: &Skin, area: Rect, buffer: &mut Buffer) {
@@ -73,14 +78,28 @@ pub fn footer(state: &State, skin: &Skin, layout: &Layout, columns: usize) -> Te
 
 /// As many keys as there is room for.
 fn hints(state: &State, skin: &Skin, layout: &Layout, columns: usize) -> Text {
-    let keys = [
-        ("Enter", if state.busy() { "queue" } else { "send" }),
-        if state.busy() { ("Esc", "cancel") } else { ("Alt-Enter", "new line") },
-        if layout.mode == Mode::Medium { ("Tab", "panels") } else { ("/", "commands") },
-        ("F1", "help"),
-    ];
+    let key = |context, action, what| Some((state.keys.key(context, action)?, what));
+    let chat = |action, what| key(Context::Compose, action, what);
+    let keys = if state.completion.is_open() {
+        [
+            key(Context::List, Action::Choose, "run"),
+            key(Context::List, Action::Complete, "complete"),
+            chat(Action::Escape, "close"),
+            None,
+        ]
+    } else {
+        [
+            chat(Action::Send, if state.busy() { "queue" } else { "send" }),
+            if state.busy() { chat(Action::Escape, "cancel") } else { chat(Action::NewLine, "new line") },
+            match layout.mode {
+                Mode::Medium => chat(Action::NextPanel, "panels"),
+                Mode::Wide | Mode::Small => Some(("/".to_owned(), "commands")),
+            },
+            chat(Action::Help, "help"),
+        ]
+    };
     let mut line = Line::default();
-    for (key, what) in keys {
+    for (key, what) in keys.into_iter().flatten() {
         if width(&line) + key.len() + what.len() + 6 <= columns {
             line.spans.extend([skin.plain(format!("   {key}")), skin.dim(format!(" {what}"))]);
         }
@@ -91,12 +110,13 @@ fn hints(state: &State, skin: &Skin, layout: &Layout, columns: usize) -> Text {
 /// What must be said now, in place of the keys.
 pub fn message(state: &State, skin: &Skin) -> Option<Text> {
     if state.quit_armed.is_some() {
-        return Some(Line::from(skin.styled(skin.theme.warning, "   press Ctrl-C again to quit")));
+        let key = state.keys.say(Action::Interrupt);
+        return Some(Line::from(skin.styled(skin.theme.warning, format!("   press {key} again to quit"))));
     }
     if state.gate == Gate::Asking {
-        return Some(Line::from(skin.styled(skin.theme.warning, format!("   {}", consent::KEYS))));
+        return Some(Line::from(skin.styled(skin.theme.warning, format!("   {}", consent::keys(state)))));
     }
-    let hint = state.hint.as_ref()?;
+    let Some(hint) = &state.hint else { return chats::view::footer(state, skin, state.columns.into()) };
     Some(Line::from(skin.styled(skin.theme.warning, format!("   {hint}"))))
 }
 

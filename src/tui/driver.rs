@@ -11,12 +11,15 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use crate::bill::{Books, Tab};
 use crate::engine::{ChatRequest, EngineSnapshot, GenerationEvent, GenerationStream, RoutingDecision};
+use crate::log_file;
 
-use super::backend::Backend;
+use super::backend::{Backend, Models, OpenedModel, RefusedModel};
+use super::chats::{ChatOptions, Shelf, Wish};
 use super::event::{Effect, Event, Exit, SuspendedBy};
 use super::frames::FrameLimiter;
 use super::skin::Skin;
 use super::state::State;
+use super::switch::{Switch, Switcher};
 use super::terminal::{self, Screen};
 use super::update::update;
 use super::{Load, Sample, input, platform, view};
@@ -28,10 +31,14 @@ const LOADER_PATIENCE: Duration = Duration::from_secs(3);
 /// Events that are taken in before the next frame, so that a flood of them cannot stop the drawing.
 const BATCH: usize = 256;
 
+/// Of the log, in bytes: its end is what somebody looks for.
+const LOG_SHOWN: u64 = 128 << 10;
+
 /// What the threads send.
-enum Message {
+pub enum Message {
     Event(Event),
     Loaded(Result<Arc<dyn Backend>, String>),
+    Switch(Switch),
 }
 
 struct Driver {
@@ -40,15 +47,26 @@ struct Driver {
     screen: Screen,
     backend: Option<Arc<dyn Backend>>,
     stream: Option<GenerationStream>,
+    switcher: Switcher,
     books: Option<Books>,
     /// The running answer's.
     tab: Option<Tab>,
+    /// Kept conversations.
+    shelf: Option<Shelf>,
     sender: UnboundedSender<Message>,
     limiter: FrameLimiter,
 }
 
 /// Runs until the reader quits or the terminal is gone.
-pub fn run(state: State, skin: Skin, load: Load, sample: Option<Sample>, books: Option<Books>) -> io::Result<Exit> {
+pub fn run(
+    state: State,
+    skin: Skin,
+    load: Load,
+    models: Option<Arc<dyn Models>>,
+    sample: Option<Sample>,
+    books: Option<Books>,
+    chats: Option<ChatOptions>,
+) -> io::Result<Exit> {
     terminal::install_panic_hook();
     let (sender, receiver) = unbounded_channel();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
@@ -72,15 +90,22 @@ pub fn run(state: State, skin: Skin, load: Load, sample: Option<Sample>, books: 
         screen,
         backend: None,
         stream: None,
+        switcher: Switcher::new(models),
         books,
         tab: None,
+        shelf: None,
         sender,
         limiter: FrameLimiter::default(),
     };
+    if let Some(chats) = chats {
+        driver.open_shelf(chats)?;
+    }
     let result = runtime.block_on(driver.run(receiver));
     // The screen first, then the engine, whose threads may take a moment.
-    drop(driver);
-    wait_for(&loader);
+    let Driver { switcher, screen, backend, stream, .. } = driver;
+    drop((screen, stream, backend));
+    let loading = switcher.into_loading();
+    [Some(loader), loading].iter().flatten().for_each(wait_for);
     // Whatever a thread still does for us is of no use any more.
     runtime.shutdown_background();
     match result {
@@ -152,6 +177,7 @@ impl Driver {
 
     fn draw(&mut self, now: Instant) -> io::Result<()> {
         self.state.dirty = false;
+        self.shelf.iter_mut().for_each(Shelf::settle);
         self.skin.theme = self.state.looks.theme();
         let (state, skin) = (&mut self.state, &self.skin);
         self.screen.draw(|frame| view::draw(state, skin, now, frame))?;
@@ -177,6 +203,36 @@ impl Driver {
                 self.handle(Event::EngineLoaded(snapshot))
             }
             Message::Loaded(Err(error)) => self.handle(Event::EngineFailed(error)),
+            Message::Switch(switch) => self.switch(switch),
+        }
+    }
+
+    fn switch(&mut self, switch: Switch) -> io::Result<Option<Exit>> {
+        match switch {
+            Switch::Release(give) => {
+                self.stream = None;
+                self.bill()?;
+                let exit = self.handle(Event::EngineReleased)?;
+                let _ = give.send(self.backend.take());
+                Ok(exit)
+            }
+            Switch::Opened(OpenedModel { backend, answers }) => {
+                let snapshot = backend.snapshot();
+                let old = self.backend.replace(backend);
+                self.switcher.retire(old, self.stream.is_some());
+                self.observe(&snapshot);
+                self.handle(Event::ModelOpened(snapshot, Box::new(answers)))
+            }
+            Switch::Refused(RefusedModel { error, instead }) => {
+                if let Some(backend) = instead {
+                    let snapshot = backend.snapshot();
+                    self.backend = Some(backend);
+                    self.handle(Event::EngineLoaded(snapshot))?;
+                } else if self.backend.is_none() {
+                    return self.handle(Event::EngineFailed(error));
+                }
+                self.handle(Event::ModelRefused(error))
+            }
         }
     }
 
@@ -186,6 +242,7 @@ impl Driver {
                 self.tab.iter_mut().for_each(|tab| tab.note(&event));
                 if matches!(event, GenerationEvent::Finished(_)) {
                     self.stream = None;
+                    self.switcher.end_of_answer();
                     // Its end may start the next answer.
                     self.bill()?;
                 }
@@ -193,6 +250,7 @@ impl Driver {
             }
             None => {
                 self.stream = None;
+                self.switcher.end_of_answer();
                 self.bill()?;
                 self.handle(Event::GenerationLost)
             }
@@ -212,6 +270,7 @@ impl Driver {
     }
 
     fn handle(&mut self, event: Event) -> io::Result<Option<Exit>> {
+        self.state.chats.wall = chrono::Utc::now();
         for effect in update(&mut self.state, event, Instant::now()) {
             if let Some(exit) = self.perform(effect)? {
                 return Ok(Some(exit));
@@ -229,6 +288,7 @@ impl Driver {
             }
             Effect::CancelGeneration => {
                 self.stream = None;
+                self.switcher.end_of_answer();
                 self.bill()?;
             }
             Effect::Preview { revision, request } => {
@@ -244,6 +304,15 @@ impl Driver {
                     return self.handle(Event::Snapshot(snapshot));
                 }
             }
+            Effect::Chats(wish) => {
+                if let Some(news) = self.shelf.as_mut().and_then(|shelf| shelf.perform(wish)) {
+                    return self.handle(Event::Chats(news));
+                }
+            }
+            Effect::Copy(_) => {}
+            Effect::ListModels => self.switcher.list(self.sender.clone())?,
+            Effect::OpenModel(name) => self.switcher.open(name, self.sender.clone())?,
+            Effect::ReadLog => self.read_log()?,
             Effect::Suspend { by } => {
                 if by == SuspendedBy::Key && !platform::can_stop() {
                     self.state.hint = Some("there is no shell to go back to".to_string());
@@ -266,6 +335,20 @@ impl Driver {
 type Answered = Result<RoutingDecision, String>;
 
 impl Driver {
+    fn open_shelf(&mut self, chats: ChatOptions) -> io::Result<()> {
+        let sender = self.sender.clone();
+        let tell = move |news| drop(sender.send(Message::Event(Event::Chats(news))));
+        let shelf = self.shelf.insert(Shelf::open(chats.store, tell)?);
+        if let Some(id) = chats.resume {
+            self.state.chats.is_opening = true;
+            shelf
+                .perform(Wish::Open { id, writes: chats.saves })
+                .map(|news| self.handle(Event::Chats(news)))
+                .transpose()?;
+        }
+        Ok(())
+    }
+
     /// On a thread of its own: the tokenizer may take its time.
     fn ask_router(
         &self,
@@ -278,6 +361,17 @@ impl Driver {
             let result = catch_unwind(AssertUnwindSafe(|| backend.preview(&request)))
                 .unwrap_or_else(|_| Err("the router broke; the log says where".to_string()));
             let _ = sender.send(Message::Event(event(result)));
+        })?;
+        Ok(())
+    }
+}
+
+impl Driver {
+    fn read_log(&self) -> io::Result<()> {
+        let (path, sender) = (self.state.log_file.clone(), self.sender.clone());
+        std::thread::Builder::new().name("log".into()).spawn(move || {
+            let result = log_file::tail(&path, LOG_SHOWN).map_err(|error| error.to_string());
+            let _ = sender.send(Message::Event(Event::LogRead(result)));
         })?;
         Ok(())
     }

@@ -1,7 +1,10 @@
-//! The one table of keys: what a key does, and the line of help that says so.
+//! The one table of keys: what a key does where, and the line of help that says so.
+//!
+//! The settings may give an action other keys (`keymap`); they name it by [`Action::name`].
 
-use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+use crossterm::event::KeyCode;
 
+use super::chord::{Chord, alt, ctrl, plain, with_ctrl, with_shift};
 use super::composer::Motion;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -14,6 +17,29 @@ pub enum Action {
     /// Delete forward; on an empty composer, quit.
     DeleteOrQuit,
     Suspend,
+    /// The list of kept conversations.
+    OpenChats,
+    RenameChat,
+    DeleteChat,
+    /// Select the message above the selected one, or the last one.
+    SelectPrevious,
+    SelectNext,
+    MessageUp,
+    MessageDown,
+    CopyMessage,
+    EditMessage,
+    /// Another answer to the same question.
+    AnswerAgain,
+    /// Go on with an answer that was cut.
+    GoOn,
+    /// The next message follows this one.
+    Branch,
+    DeleteMessage,
+    UndoDelete,
+    /// Another message in the same place.
+    PreviousVersion,
+    NextVersion,
+    LeaveMessage,
     Help,
     /// A list of the commands.
     Commands,
@@ -41,6 +67,17 @@ pub enum Action {
     Delete(Motion),
     Kill(Motion),
     Yank,
+    /// Take the chosen row.
+    Choose,
+    /// Put the chosen row into what is typed, and do no more.
+    Complete,
+}
+
+impl Action {
+    /// What `[keys]` calls it: the variant's name in kebab case, as `kill-line-end`.
+    pub fn name(self) -> String {
+        kebab(&format!("{self:?}"))
+    }
 }
 
 /// Where a key counts. One that has no binding there keeps the one that it has in `Compose`.
@@ -50,51 +87,73 @@ pub enum Context {
     Compose,
     /// A list to choose from is open; letters filter it.
     List,
+    /// The list of conversations is open; letters search them.
+    Chats,
     /// A message of the conversation is selected; letters act on it.
     Message,
 }
 
 impl Context {
     /// Letters without a binding are typed.
-    fn types(self) -> bool {
+    pub fn types(self) -> bool {
         self != Self::Message
     }
+
+    /// What `[keys]` calls it.
+    pub fn name(self) -> String {
+        kebab(&format!("{self:?}"))
+    }
+
+    /// The heading of its keys in the help.
+    pub fn title(self) -> &'static str {
+        match self {
+            Self::Compose => "keys",
+            Self::List => "keys in a list and the palette",
+            Self::Chats => "keys in the list of conversations",
+            Self::Message => "keys on a message",
+        }
+    }
+}
+
+/// `Kill(LineEnd)` as `kill-line-end`.
+fn kebab(variant: &str) -> String {
+    let mut name = String::new();
+    for c in variant.chars().filter(char::is_ascii_alphanumeric) {
+        if c.is_ascii_uppercase() && !name.is_empty() {
+            name.push('-');
+        }
+        name.push(c.to_ascii_lowercase());
+    }
+    name
 }
 
 pub struct Binding {
     pub context: Context,
     pub action: Action,
     pub keys: &'static [Chord],
-    /// How the keys are written in the help; empty for a binding that is not listed.
+    /// Those of the keys that the help names, while they are in force; empty for a binding that is not listed.
     pub shown: &'static str,
     pub help: &'static str,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Chord(KeyModifiers, KeyCode);
-
-const fn plain(code: KeyCode) -> Chord {
-    Chord(KeyModifiers::NONE, code)
-}
-
-const fn ctrl(c: char) -> Chord {
-    Chord(KeyModifiers::CONTROL, KeyCode::Char(c))
-}
-
-const fn alt(code: KeyCode) -> Chord {
-    Chord(KeyModifiers::ALT, code)
-}
-
-const fn with_ctrl(code: KeyCode) -> Chord {
-    Chord(KeyModifiers::CONTROL, code)
-}
-
-const fn with_shift(code: KeyCode) -> Chord {
-    Chord(KeyModifiers::SHIFT, code)
-}
-
 const fn bind(action: Action, keys: &'static [Chord], shown: &'static str, help: &'static str) -> Binding {
     Binding { context: Context::Compose, action, keys, shown, help }
+}
+
+const fn letter(c: char) -> Chord {
+    plain(KeyCode::Char(c))
+}
+
+const fn in_list(action: Action, keys: &'static [Chord], shown: &'static str, help: &'static str) -> Binding {
+    Binding { context: Context::List, action, keys, shown, help }
+}
+
+const fn in_chats(action: Action, keys: &'static [Chord], shown: &'static str, help: &'static str) -> Binding {
+    Binding { context: Context::Chats, action, keys, shown, help }
+}
+
+const fn on_message(action: Action, keys: &'static [Chord], shown: &'static str, help: &'static str) -> Binding {
+    Binding { context: Context::Message, action, keys, shown, help }
 }
 
 pub const BINDINGS: &[Binding] = &[
@@ -110,15 +169,10 @@ pub const BINDINGS: &[Binding] = &[
     bind(Action::Down, &[plain(KeyCode::Down), ctrl('n')], "Down", "line below, then later messages"),
     bind(Action::PageUp, &[plain(KeyCode::PageUp), alt(KeyCode::Char('v'))], "PgUp", "scroll a page up"),
     bind(Action::PageDown, &[plain(KeyCode::PageDown), ctrl('v')], "PgDn", "scroll a page down"),
-    bind(
-        Action::ScrollUp,
-        &[with_shift(KeyCode::Up), with_ctrl(KeyCode::Up), alt(KeyCode::Up)],
-        "Shift-Up",
-        "scroll a line up",
-    ),
+    bind(Action::ScrollUp, &[with_shift(KeyCode::Up), with_ctrl(KeyCode::Up)], "Shift-Up", "scroll a line up"),
     bind(
         Action::ScrollDown,
-        &[with_shift(KeyCode::Down), with_ctrl(KeyCode::Down), alt(KeyCode::Down)],
+        &[with_shift(KeyCode::Down), with_ctrl(KeyCode::Down)],
         "Shift-Down",
         "scroll a line down",
     ),
@@ -128,6 +182,9 @@ pub const BINDINGS: &[Binding] = &[
     bind(Action::Follow, &[with_ctrl(KeyCode::End)], "", ""),
     bind(Action::NextPanel, &[plain(KeyCode::Tab)], "Tab", "open the next panel that has no room"),
     bind(Action::PreviousPanel, &[plain(KeyCode::BackTab), with_shift(KeyCode::BackTab)], "", ""),
+    bind(Action::SelectPrevious, &[alt(KeyCode::Up)], "Alt-Up", "select a message"),
+    bind(Action::SelectNext, &[alt(KeyCode::Down)], "", ""),
+    bind(Action::OpenChats, &[ctrl('o')], "Ctrl-O", "open another conversation"),
     bind(Action::Thinking, &[ctrl('t')], "Ctrl-T", "show or fold the thinking"),
     bind(Action::Source, &[plain(KeyCode::F(5))], "F5", "show answers as written"),
     bind(Action::Help, &[plain(KeyCode::F(1))], "F1", "this help"),
@@ -166,66 +223,37 @@ pub const BINDINGS: &[Binding] = &[
     bind(Action::Kill(Motion::LineStart), &[ctrl('u')], "Ctrl-U", "cut to the start of the line"),
     bind(Action::Kill(Motion::LineEnd), &[ctrl('k')], "Ctrl-K", "cut to the end of the line"),
     bind(Action::Yank, &[ctrl('y')], "Ctrl-Y", "put back what was cut"),
+    in_list(Action::Choose, &[plain(KeyCode::Enter)], "Enter", "take the chosen row"),
+    in_list(Action::Complete, &[plain(KeyCode::Tab)], "Tab", "complete what is typed"),
+    in_chats(Action::RenameChat, &[ctrl('r')], "Ctrl-R", "rename the conversation"),
+    in_chats(Action::DeleteChat, &[ctrl('d'), plain(KeyCode::Delete)], "Ctrl-D", "delete it, or have it back"),
+    on_message(Action::MessageUp, &[plain(KeyCode::Up), letter('k')], "Up, k", "the message above"),
+    on_message(Action::MessageDown, &[plain(KeyCode::Down), letter('j')], "Down, j", "the message below"),
+    on_message(Action::CopyMessage, &[letter('c'), letter('y')], "c", "copy it"),
+    on_message(Action::EditMessage, &[letter('e')], "e", "edit it and send it again"),
+    on_message(Action::AnswerAgain, &[letter('r')], "r", "answer again"),
+    on_message(Action::GoOn, &[letter('m')], "m", "go on with an answer that was cut"),
+    on_message(Action::Branch, &[letter('b')], "b", "go on from here"),
+    on_message(Action::DeleteMessage, &[letter('d'), plain(KeyCode::Delete)], "d", "delete it and what follows"),
+    on_message(Action::UndoDelete, &[letter('u')], "u", "take the last deletion back"),
+    on_message(Action::PreviousVersion, &[plain(KeyCode::Left), letter('h')], "Left, h", "the version before"),
+    on_message(Action::NextVersion, &[plain(KeyCode::Right), letter('l')], "Right, l", "the next version"),
+    on_message(Action::LeaveMessage, &[plain(KeyCode::Enter), letter('q')], "q", "back to typing"),
 ];
-
-/// What a key means: something to do, or a character to type.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Meaning {
-    Do(Action),
-    Type(char),
-    Nothing,
-}
-
-pub fn meaning(key: KeyEvent, context: Context) -> Meaning {
-    let modifiers = key.modifiers & (KeyModifiers::SHIFT | KeyModifiers::CONTROL | KeyModifiers::ALT);
-    let chord = match key.code {
-        // Terminals differ in whether Shift is told apart from the character it makes.
-        KeyCode::Char(c) if modifiers.contains(KeyModifiers::CONTROL) => {
-            Chord(modifiers - KeyModifiers::SHIFT, KeyCode::Char(c.to_ascii_lowercase()))
-        }
-        KeyCode::Char(c) => Chord(modifiers - KeyModifiers::SHIFT, KeyCode::Char(c)),
-        code => Chord(modifiers, code),
-    };
-    let bound = |context| BINDINGS.iter().find(|b: &&Binding| b.context == context && b.keys.contains(&chord));
-    let is_letter = matches!(chord, Chord(modifiers, KeyCode::Char(_)) if modifiers.is_empty());
-    if let Some(binding) = bound(context).or_else(|| bound(Context::Compose)) {
-        return Meaning::Do(binding.action);
-    }
-    if is_letter && !context.types() {
-        return Meaning::Nothing;
-    }
-    match chord {
-        // AltGr arrives as Ctrl-Alt on Windows.
-        Chord(modifiers, KeyCode::Char(c))
-            if modifiers.is_empty() || modifiers == KeyModifiers::CONTROL | KeyModifiers::ALT =>
-        {
-            Meaning::Type(c)
-        }
-        _ => Meaning::Nothing,
-    }
-}
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn no_key_is_bound_twice() {
-        let mut seen: Vec<(Context, Chord)> = Vec::new();
-        for (context, chord) in BINDINGS.iter().flat_map(|b| b.keys.iter().map(|chord| (b.context, *chord))) {
-            assert!(!seen.contains(&(context, chord)), "{context:?} {chord:?}");
-            seen.push((context, chord));
+    fn actions_are_named_after_their_variants() {
+        for (action, name) in [
+            (Action::Send, "send"),
+            (Action::DeleteOrQuit, "delete-or-quit"),
+            (Action::Kill(Motion::LineEnd), "kill-line-end"),
+        ] {
+            assert_eq!(action.name(), name);
         }
-    }
-
-    #[test]
-    fn characters_are_typed_whatever_the_terminal_says_of_shift() {
-        let key = |code, modifiers| meaning(KeyEvent::new(code, modifiers), Context::Compose);
-        assert_eq!(key(KeyCode::Char('A'), KeyModifiers::SHIFT), Meaning::Type('A'));
-        assert_eq!(key(KeyCode::Char('@'), KeyModifiers::CONTROL | KeyModifiers::ALT), Meaning::Type('@'));
-        assert_eq!(key(KeyCode::Char('C'), KeyModifiers::CONTROL), Meaning::Do(Action::Interrupt));
-        assert_eq!(key(KeyCode::Enter, KeyModifiers::ALT), Meaning::Do(Action::NewLine));
-        assert_eq!(key(KeyCode::Char('x'), KeyModifiers::ALT), Meaning::Nothing);
-        assert_eq!(key(KeyCode::F(9), KeyModifiers::NONE), Meaning::Nothing);
+        assert_eq!(Context::Message.name(), "message");
     }
 }

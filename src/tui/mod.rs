@@ -7,7 +7,10 @@
 mod answer;
 mod backend;
 mod block;
+mod chats;
+mod chord;
 mod command;
+mod completion;
 mod composer;
 mod composer_view;
 mod consent;
@@ -21,20 +24,25 @@ mod frames;
 mod glyphs;
 mod help;
 mod input;
+mod keymap;
 mod keys;
 mod layout;
 mod looks;
 mod markdown;
+mod page;
 mod palette;
 mod panels;
 mod picker;
 mod picker_view;
 mod platform;
+#[doc(hidden)]
+pub mod rehearsal;
 mod skin;
 mod state;
 mod strip;
+mod switch;
 mod terminal;
-mod text;
+pub(crate) mod text;
 mod theme;
 mod title;
 mod transcript;
@@ -47,12 +55,14 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use crate::bill::Books;
-use crate::config::ScreenSettings;
+use crate::config::{KeySettings, ScreenSettings};
 use crate::engine::AnswerSettings;
 use crate::telemetry::device::DeviceSample;
 
-pub use backend::Backend;
+pub use backend::{Backend, ModelEntry, Models, OpenedModel, RefusedModel};
+pub use chats::ChatOptions;
 pub use event::Exit;
+pub use keymap::KeysError;
 pub use theme::ThemeError;
 
 /// Makes the engine. Runs on a thread of its own while the screen is open already; an error is shown there.
@@ -62,6 +72,8 @@ pub type Sample = Box<dyn FnMut() -> DeviceSample + Send>;
 
 pub struct TuiOptions {
     pub load: Load,
+    /// Those that can take its place; without, `/model` says that there is none.
+    pub models: Option<Arc<dyn Models>>,
     pub sample: Option<Sample>,
     /// Measures what answers take and writes it down.
     pub books: Option<Books>,
@@ -70,9 +82,13 @@ pub struct TuiOptions {
     pub server: Option<String>,
     /// The name of a theme; without one, the environment decides.
     pub theme: Option<String>,
+    /// Keys in place of the usual ones.
+    pub keys: KeySettings,
     /// Where themes of the reader's own lie.
     pub themes: PathBuf,
     pub screen: ScreenSettings,
+    /// Where conversations are kept; `None` keeps none.
+    pub chats: Option<ChatOptions>,
     /// Where standard output and error go while the screen is open.
     pub log_file: PathBuf,
 }
@@ -85,6 +101,8 @@ pub enum TuiError {
     DumbTerminal,
     #[error(transparent)]
     Theme(#[from] ThemeError),
+    #[error(transparent)]
+    Keys(#[from] KeysError),
     #[error("the terminal cannot be used: {0}")]
     Terminal(#[from] std::io::Error),
 }
@@ -105,14 +123,21 @@ pub fn require_terminal() -> Result<(), TuiError> {
 
 /// Opens the chat and returns when it is over, with the terminal as it was.
 pub fn run(options: TuiOptions) -> Result<Exit, TuiError> {
+    let keys = keymap::Keymap::new(&options.keys)?;
     let mut looks = looks::Looks::new(palette::Depth::new(options.screen.colours));
     looks.add_folder(&options.themes);
     looks.choose_first(options.theme.as_deref())?;
     let skin = skin::Skin { theme: looks.theme(), glyphs: glyphs::Glyphs::new(options.screen.unicode) };
     require_terminal()?;
     let mut state = state::State::new(options.answers, options.log_file, Instant::now());
+    state.keys = keys;
+    state.models.are_there = options.models.is_some();
     state.server = options.server;
     state.looks = looks;
     state.prices = options.books.as_ref().and_then(Books::prices).cloned();
-    Ok(driver::run(state, skin, options.load, options.sample, options.books)?)
+    let chats = options.chats;
+    if let Some(chats) = &chats {
+        state.chats = chats::Chats::new(chats);
+    }
+    Ok(driver::run(state, skin, options.load, options.models, options.sample, options.books, chats)?)
 }

@@ -4,23 +4,25 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use crate::bill::Bill;
-use crate::engine::{
-    AnswerSettings, ChatMessage, ChatRequest, EngineSnapshot, LaneState, LaneStatus, Role, RoutingDecision,
-};
+use crate::engine::{AnswerSettings, ChatRequest, EngineSnapshot, LaneState, LaneStatus, Parameter, RoutingDecision};
 use crate::ledger::{Prices, Total};
 use crate::telemetry::device::DeviceSample;
 
 use super::answer::Answer;
-use super::command;
+use super::chats::{Ask, ChatList, Chats};
+use super::completion::Completion;
 use super::composer::{Composer, Draft};
 use super::consent::{Consent, Gate};
 use super::conversation::Conversation;
+use super::keymap::Keymap;
 use super::keys::Context;
 use super::layout::Layout;
 use super::looks::Looks;
+use super::page::Page;
 use super::palette::Depth;
 use super::panels::Panel;
 use super::picker::Picker;
+use super::text::sanitize::one_line;
 
 /// Ctrl-C quits when it is pressed again within this time.
 pub const QUIT_WINDOW: Duration = Duration::from_secs(2);
@@ -39,16 +41,17 @@ pub enum EngineState {
 /// What covers the conversation.
 #[derive(Debug)]
 pub enum Overlay {
-    Help,
+    Page(Page),
     Panel(Panel),
     List(Picker),
+    Chats(ChatList),
 }
 
 impl Overlay {
     pub fn panel(&self) -> Option<Panel> {
         match self {
             Self::Panel(panel) => Some(*panel),
-            Self::Help | Self::List(_) => None,
+            Self::Page(_) | Self::List(_) | Self::Chats(_) => None,
         }
     }
 }
@@ -62,16 +65,32 @@ pub struct Preview {
     pub shown: Option<Result<RoutingDecision, String>>,
 }
 
+/// The models that could answer in place of the one that does.
+#[derive(Debug, Default)]
+pub struct ModelsState {
+    /// Whether others can be loaded at all.
+    pub are_there: bool,
+    /// The reader waits for the list.
+    pub asked: bool,
+    /// The name of the one that is being loaded.
+    pub opening: Option<String>,
+}
+
 #[derive(Debug)]
 pub struct State {
     pub engine: EngineState,
     pub settings: AnswerSettings,
+    /// What they were at first, or what the model suggests.
+    pub defaults: AnswerSettings,
+    /// What `/set` has changed since.
+    pub changed: Vec<Parameter>,
     pub log_file: PathBuf,
     /// The host of the server that the whole chat is over.
     pub server: Option<String>,
     pub columns: u16,
     pub rows: u16,
     pub conversation: Conversation,
+    pub chats: Chats,
     pub composer: Composer,
     /// Messages that wait for the engine or for the running answer.
     pub queue: Vec<Draft>,
@@ -90,9 +109,11 @@ pub struct State {
     /// When to look at the engine again.
     pub refresh: Option<Instant>,
     pub overlay: Option<Overlay>,
+    pub completion: Completion,
+    pub models: ModelsState,
+    /// Those in force.
+    pub keys: Keymap,
     pub looks: Looks,
-    /// The first line of the help in view.
-    pub help_top: usize,
     /// A short message in the footer, gone with the next key.
     pub hint: Option<String>,
     /// When Ctrl-C was pressed.
@@ -108,12 +129,15 @@ impl State {
         let consent = Consent { always: settings.allow_remote, declined: false };
         Self {
             engine: EngineState::Loading { since: now },
+            defaults: settings.clone(),
+            changed: Vec::new(),
             settings,
             log_file,
             server: None,
             columns: 80,
             rows: 24,
             conversation: Conversation::default(),
+            chats: Chats::default(),
             composer: Composer::default(),
             queue: Vec::new(),
             gate: Gate::Open,
@@ -126,8 +150,10 @@ impl State {
             preview: Preview::default(),
             refresh: None,
             overlay: None,
+            completion: Completion::default(),
+            models: ModelsState::default(),
+            keys: Keymap::default(),
             looks: Looks::new(Depth::Full),
-            help_top: 0,
             hint: None,
             quit_armed: None,
             now,
@@ -147,15 +173,22 @@ impl State {
         self.answer.as_ref().is_some_and(|answer| !answer.over)
     }
 
-    pub fn help_is_open(&self) -> bool {
-        matches!(self.overlay, Some(Overlay::Help))
+    /// The help or the log, which cover panels and conversation.
+    pub fn page(&self) -> Option<&Page> {
+        match &self.overlay {
+            Some(Overlay::Page(page)) => Some(page),
+            _ => None,
+        }
     }
 
     /// Whose keys they are.
     pub fn context(&self) -> Context {
         match self.overlay {
-            Some(Overlay::List(_)) => Context::List,
-            Some(Overlay::Help | Overlay::Panel(_)) | None => Context::Compose,
+            Some(Overlay::List(_) | Overlay::Page(_)) => Context::List,
+            Some(Overlay::Chats(_)) => Context::Chats,
+            Some(Overlay::Panel(_)) | None if self.completion.is_open() => Context::List,
+            None if self.chats.selected.is_some() => Context::Message,
+            Some(Overlay::Panel(_)) | None => Context::Compose,
         }
     }
 
@@ -181,7 +214,16 @@ impl State {
 
     pub fn layout(&mut self) -> Layout {
         let typed = self.composer.lines(self.composer_columns()).len();
-        Layout::new(self.columns, self.rows, typed, self.queue.len())
+        let mut layout = Layout::new(self.columns, self.rows, typed, self.queue.len());
+        if self.page().is_none() {
+            layout.make_room(self.completion.rows(layout.conversation.height));
+        }
+        layout
+    }
+
+    /// What the conversation is called.
+    pub fn title(&self) -> Option<String> {
+        self.chats.tree.title().map(|title| one_line(&title)).or_else(|| self.conversation.title())
     }
 
     /// Brings the wrapped lines up to date with the text and the size.
@@ -194,10 +236,9 @@ impl State {
 
     /// What would be sent to answer what was typed.
     pub fn request(&self, typed: &Draft) -> ChatRequest {
-        let (message, lane) = command::message(typed);
-        let turns = self.conversation.messages().into_iter();
-        let request = self.settings.request(turns.chain([ChatMessage::new(Role::User, message.sent())]));
-        ChatRequest { lane: lane.unwrap_or(request.lane), ..request }
+        let Ask { turns, continues, lane } = self.chats.ask(&self.conversation, typed);
+        let request = self.settings.request(turns);
+        ChatRequest { lane: lane.unwrap_or(request.lane), continue_last: continues, ..request }
     }
 
     /// When `update` wants a `Tick`, if nothing else happens before.

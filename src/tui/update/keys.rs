@@ -8,43 +8,52 @@ use super::super::composer::Motion;
 use super::super::consent::{self, Gate};
 use super::super::conversation::Conversation;
 use super::super::event::{Effect, Exit, SuspendedBy};
-use super::super::keys::{self, Action, Context, Meaning};
+use super::super::keymap::Meaning;
+use super::super::keys::{Action, Context};
 use super::super::layout::Mode;
 use super::super::panels;
 use super::super::state::{Overlay, QUIT_WINDOW, State};
 use super::commands;
-use super::list;
+use super::completion;
 use super::send::{cancel, return_queue, send, typed};
+use super::{chats, list};
 
 pub(super) fn on_key(state: &mut State, key: KeyEvent, now: Instant, effects: &mut Vec<Effect>) {
     state.dirty = true;
     state.hint = None;
-    let meaning = keys::meaning(key, state.context());
+    let meaning = state.keys.meaning(key, state.context());
     let armed = state.quit_armed.take();
+    let revision = state.composer.revision();
     match meaning {
         Meaning::Type(c) if state.gate == Gate::Asking => consent::answer(state, c, now, effects),
-        Meaning::Type(c) if state.context() == Context::List => list::filter(state, c.encode_utf8(&mut [0; 4])),
+        Meaning::Type(c) if state.context() == Context::Chats => {
+            chats::type_into_list(state, c.encode_utf8(&mut [0; 4]), effects);
+        }
         Meaning::Type(c) => {
-            close_help(state);
-            state.composer.insert(c.encode_utf8(&mut [0; 4]));
-            typed(state, now);
+            if !list::filter(state, c.encode_utf8(&mut [0; 4])) {
+                state.composer.insert(c.encode_utf8(&mut [0; 4]));
+                typed(state, now);
+            }
         }
         Meaning::Nothing => {}
         Meaning::Do(Action::Interrupt) => interrupt(state, armed, now, effects),
         Meaning::Do(action) => act(state, action, now, effects),
     }
+    if state.composer.revision() != revision {
+        completion::follow(state, meaning);
+    }
 }
 
 pub(super) fn act(state: &mut State, action: Action, now: Instant, effects: &mut Vec<Effect>) {
-    if state.help_is_open() && scroll_help(state, action) || list::act(state, action, now, effects) {
+    if completion::act(state, action, now, effects)
+        || list::act(state, action, now, effects)
+        || chats::act(state, action, now, effects)
+    {
         return;
     }
     let columns = state.composer_columns();
     match action {
-        Action::Send => {
-            close_help(state);
-            send(state, now, effects);
-        }
+        Action::Send => send(state, now, effects),
         Action::NewLine => {
             state.composer.insert("\n");
             typed(state, now);
@@ -60,7 +69,26 @@ pub(super) fn act(state: &mut State, action: Action, now: Instant, effects: &mut
                 }
             }
         }
-        Action::Interrupt => {}
+        Action::Interrupt
+        | Action::Choose
+        | Action::Complete
+        | Action::OpenChats
+        | Action::RenameChat
+        | Action::DeleteChat
+        | Action::SelectPrevious
+        | Action::SelectNext
+        | Action::MessageUp
+        | Action::MessageDown
+        | Action::CopyMessage
+        | Action::EditMessage
+        | Action::AnswerAgain
+        | Action::GoOn
+        | Action::Branch
+        | Action::DeleteMessage
+        | Action::UndoDelete
+        | Action::PreviousVersion
+        | Action::NextVersion
+        | Action::LeaveMessage => {}
         Action::DeleteOrQuit if state.composer.is_empty() => effects.push(Effect::Quit(Exit::Quit)),
         Action::DeleteOrQuit => {
             state.composer.delete(Motion::Right, false);
@@ -68,11 +96,8 @@ pub(super) fn act(state: &mut State, action: Action, now: Instant, effects: &mut
         }
         Action::Suspend => effects.push(Effect::Suspend { by: SuspendedBy::Key }),
         Action::Repaint => effects.push(Effect::Repaint),
-        Action::Help => {
-            state.help_top = 0;
-            state.overlay = if state.help_is_open() { None } else { Some(Overlay::Help) };
-        }
-        Action::Commands => list::open_commands(state),
+        Action::Help => list::open_help(state),
+        Action::Commands => completion::open_commands(state),
         Action::Thinking => state.conversation.toggle_thinking(),
         Action::Source => commands::show_source(state, !state.conversation.shows_source()),
         Action::NextPanel => cycle_panel(state, 1),
@@ -111,29 +136,9 @@ pub(super) fn act(state: &mut State, action: Action, now: Instant, effects: &mut
     }
 }
 
-/// The keys that scroll, while the help is open. The drawing keeps it within the text.
-pub(super) fn scroll_help(state: &mut State, action: Action) -> bool {
-    let page = isize::from(state.rows as i16 / 2).max(1);
-    let step = match action {
-        Action::Up | Action::ScrollUp => -1,
-        Action::Down | Action::ScrollDown => 1,
-        Action::PageUp => -page,
-        Action::PageDown => page,
-        _ => return false,
-    };
-    state.help_top = state.help_top.saturating_add_signed(step);
-    true
-}
-
 pub(super) fn scroll(state: &mut State, by: impl FnOnce(&mut Conversation)) {
     state.lay_out();
     by(&mut state.conversation);
-}
-
-pub(super) fn close_help(state: &mut State) {
-    if state.help_is_open() {
-        state.overlay = None;
-    }
 }
 
 /// Opens the next of the panels that the layout has no room for, and after the last one none.
@@ -160,6 +165,8 @@ pub(super) fn interrupt(state: &mut State, armed: Option<Instant>, now: Instant,
         return;
     }
     state.overlay = None;
+    state.chats.selected = None;
+    state.chats.redo = None;
     if state.busy() {
         cancel(state, now, effects);
     } else if !state.composer.is_empty() || !state.queue.is_empty() {
