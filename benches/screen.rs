@@ -1,7 +1,10 @@
 //! What the screen costs: decode speed in the chat as a ratio to `ortalk run` on the same prompt, taken in turns within
 //! one run, and the bytes that the chat writes to the terminal for each token.
 //!
-//! `cargo bench --bench screen`. Both speeds are the engine's own, stamped where the tokens are made.
+//! And what a conversation of 2,000 messages costs to open and to draw while its last answer streams.
+//!
+//! `cargo bench --bench screen`. Both speeds are the engine's own, stamped where the tokens are made. With
+//! `-- reading` only the conversation is measured, without a model.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 #[cfg(unix)]
@@ -9,13 +12,21 @@
 #[allow(dead_code, reason = "the tests use more of it")]
 mod pty;
 
+#[path = "screen/reading.rs"]
+mod reading;
+
 #[cfg(not(unix))]
 fn main() {
-    println!("this benchmark needs a pseudo-terminal");
+    reading::run();
+    println!("the rest of this benchmark needs a pseudo-terminal");
 }
 
 #[cfg(unix)]
 fn main() {
+    reading::run();
+    if std::env::args().any(|argument| argument == "reading") {
+        return;
+    }
     let home = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("home");
     let setup =
         std::process::Command::new(env!("CARGO_BIN_EXE_ortalk")).arg("setup").env("ORTALK_HOME", &home).status();

@@ -3,7 +3,8 @@
 
 use crate::engine::{LaneId, Token};
 
-use super::text::rows::{Role, Rows, TextRow};
+use super::markdown::{Budget, Fence, Highlighter, Markdown};
+use super::text::rows::{Content, Piece, Role, Rows, TextRow};
 use super::text::sanitize::Sanitizer;
 use super::text::wrap;
 use super::trace::{Took, Trace, TracedToken};
@@ -35,6 +36,8 @@ pub struct AnswerHeader {
     pub running: bool,
     /// Tokens of the thinking before the answer.
     pub thinking_tokens: usize,
+    /// From the first of them to the last.
+    pub thinking_time: std::time::Duration,
     /// How it ended, where that was not the model's own end.
     pub ending: Option<(Level, String)>,
 }
@@ -56,6 +59,7 @@ pub struct Block {
     /// The tokens that the text came in, where this program was there.
     pub(super) trace: Trace,
     pub(super) wrapped: Wrapped,
+    highlighter: Highlighter,
 }
 
 #[derive(Debug, Clone, Default)]
@@ -74,14 +78,67 @@ pub(super) struct Mark {
 #[derive(Debug, Clone, Default)]
 pub(super) struct Wrapped {
     columns: usize,
-    /// How much of `shown` was wrapped.
-    length: usize,
-    text: Rows,
+    body: Body,
     /// Of the thinking, while it is unfolded, and how much of it was wrapped.
     thought: Vec<wrap::Line>,
     thought_length: usize,
     pub marks: Vec<MarkRow>,
     ending: Vec<wrap::Line>,
+}
+
+/// The text in rows.
+#[derive(Debug, Clone)]
+enum Body {
+    /// As it was written, and how much of it is wrapped.
+    Plain {
+        rows: Rows,
+        length: usize,
+    },
+    Markdown(Markdown),
+}
+
+impl Default for Body {
+    fn default() -> Self {
+        Self::Plain { rows: Rows::default(), length: 0 }
+    }
+}
+
+impl Body {
+    fn rows(&self) -> &Rows {
+        match self {
+            Self::Plain { rows, .. } => rows,
+            Self::Markdown(markdown) => markdown.rows(),
+        }
+    }
+
+    /// Brings the rows up to date with `text`, which only grows; says whether they were not.
+    fn update(&mut self, text: &str, columns: usize) -> bool {
+        match self {
+            Self::Plain { rows, length } => {
+                if !rows.is_empty() && *length == text.len() {
+                    return false;
+                }
+                let paragraph = text[..*length].rfind('\n').map_or(0, |at| at + 1);
+                rows.truncate(rows.before(paragraph));
+                let mut lines = Vec::new();
+                wrap::wrap_from(text, paragraph, columns, &mut lines);
+                lines.into_iter().for_each(|line| rows.push_line(line, Role::Text));
+                *length = text.len();
+                true
+            }
+            Self::Markdown(markdown) => markdown.update(text, columns),
+        }
+    }
+}
+
+/// How the conversation is shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Reading {
+    pub columns: usize,
+    /// What models thought is shown as a whole.
+    pub unfolded: bool,
+    /// Answers are shown as they were written, not as what their markdown means.
+    pub source: bool,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -118,6 +175,7 @@ impl Block {
             marks: Vec::new(),
             trace: Trace::default(),
             wrapped: Wrapped::default(),
+            highlighter: Highlighter::default(),
         };
         block.push(text);
         block
@@ -168,6 +226,36 @@ impl Block {
         self.raw.is_empty()
     }
 
+    #[allow(dead_code)] // what copies code will ask
+    /// The code blocks of an answer that is shown as markdown.
+    pub fn fences(&self) -> &[Fence] {
+        match &self.wrapped.body {
+            Body::Markdown(markdown) => markdown.fences(),
+            Body::Plain { .. } => &[],
+        }
+    }
+
+    /// Finds out what the words of the code at this place are, and in the lines above it.
+    pub(super) fn highlight(&mut self, place: usize, budget: &mut Budget) {
+        let Body::Markdown(markdown) = &self.wrapped.body else { return };
+        if let Some(fence) = markdown.fence_at(place) {
+            self.highlighter.read(&self.shown, fence, place, budget);
+        }
+    }
+
+    /// The pieces of a row of the text, those of code word by word.
+    pub fn pieces(&self, row: TextRow<'_>) -> Vec<Piece> {
+        let Body::Markdown(markdown) = &self.wrapped.body else { return row.pieces.to_vec() };
+        let mut pieces = Vec::with_capacity(row.pieces.len());
+        for piece in row.pieces {
+            match markdown.fence_at(piece.source.start).filter(|_| is_code(piece)) {
+                Some(fence) => self.highlighter.cut(fence, piece, &mut pieces),
+                None => pieces.push(piece.clone()),
+            }
+        }
+        pieces
+    }
+
     pub fn mark(&self, number: usize) -> &str {
         self.marks.get(number).map_or("", |mark| &mark.text)
     }
@@ -192,31 +280,29 @@ impl Block {
         self.header_rows() + self.thinking_rows()
     }
 
-    pub(super) fn wrap(&mut self, columns: usize, unfolded: bool) {
+    /// Brings the rows up to date.
+    pub(super) fn wrap(&mut self, reading: Reading) {
         // A notice begins with a sign and a space.
-        let columns = if matches!(self.kind, Kind::Notice(_)) { columns.saturating_sub(2).max(1) } else { columns };
+        let is_notice = matches!(self.kind, Kind::Notice(_));
+        let columns = if is_notice { reading.columns.saturating_sub(2).max(1) } else { reading.columns };
         let wrapped = &mut self.wrapped;
-        if wrapped.columns != columns {
-            *wrapped = Wrapped { columns, ..Wrapped::default() };
+        let markdown = matches!(self.kind, Kind::Answer(_)) && !reading.source;
+        if wrapped.columns != columns || markdown != matches!(wrapped.body, Body::Markdown(_)) {
+            let body = if markdown { Body::Markdown(Markdown::default()) } else { Body::default() };
+            *wrapped = Wrapped { columns, body, ..Wrapped::default() };
         }
-        let thought = if unfolded { &*self.thought.shown } else { "" };
+        let thought = if reading.unfolded { &*self.thought.shown } else { "" };
         if wrapped.thought_length != thought.len() {
             wrapped.thought = if thought.is_empty() { Vec::new() } else { wrap::wrap(thought, columns) };
             wrapped.thought_length = thought.len();
         }
-        if wrapped.text.is_empty() || wrapped.length != self.shown.len() {
-            let paragraph = self.shown[..wrapped.length].rfind('\n').map_or(0, |at| at + 1);
-            wrapped.text.truncate(wrapped.text.before(paragraph));
-            let mut lines = Vec::new();
-            wrap::wrap_from(&self.shown, paragraph, columns, &mut lines);
-            lines.into_iter().for_each(|line| wrapped.text.push_line(line, Role::Text));
-            wrapped.length = self.shown.len();
+        if wrapped.body.update(&self.shown, columns) {
             wrapped.marks.clear();
         }
         if wrapped.marks.is_empty() {
             for (number, mark) in self.marks.iter().enumerate() {
                 // Below the line that it falls into: a remark does not break a sentence.
-                let before = wrapped.text.before(mark.at);
+                let before = wrapped.body.rows().before(mark.at);
                 let lines = wrap::wrap(&mark.text, columns.saturating_sub(2).max(1)).into_iter();
                 wrapped.marks.extend(lines.map(|line| MarkRow { before, mark: number, line }));
             }
@@ -230,7 +316,7 @@ impl Block {
 
     fn text_rows(&self) -> usize {
         // An answer that ended before its first word shows how it ended and no empty line.
-        if self.shown.is_empty() && !self.wrapped.ending.is_empty() { 0 } else { self.wrapped.text.len() }
+        if self.shown.is_empty() && !self.wrapped.ending.is_empty() { 0 } else { self.wrapped.body.rows().len() }
     }
 
     /// Text and remarks.
@@ -251,7 +337,7 @@ impl Block {
         {
             return Row::Mark(mark.mark, mark.line);
         }
-        self.wrapped.text.get(index - above).map_or(Row::Gap, Row::Text)
+        self.wrapped.body.rows().get(index - above).map_or(Row::Gap, Row::Text)
     }
 
     pub(super) fn rows(&self) -> usize {
@@ -277,7 +363,7 @@ impl Block {
             Place::Header => 0,
             Place::Thinking(row) => self.header_rows() + row.min(self.thinking_rows().saturating_sub(1)),
             Place::Text { start, number } => {
-                let line = self.wrapped.text.find(start, number);
+                let line = self.wrapped.body.rows().find(start, number);
                 let line = line.min(self.text_rows().saturating_sub(1));
                 let marks = self.wrapped.marks.iter().filter(|mark| mark.before <= line).count();
                 self.top_rows() + line + marks
@@ -296,7 +382,8 @@ impl Block {
             let line = self.wrapped.thought.partition_point(|line| line.start <= at);
             return self.row_of(Place::Thinking(line));
         }
-        let (start, number) = self.wrapped.text.place(self.wrapped.text.at(at));
+        let rows = self.wrapped.body.rows();
+        let (start, number) = rows.place(rows.at(at));
         self.row_of(Place::Text { start, number })
     }
 
@@ -308,13 +395,18 @@ impl Block {
             Row::Header | Row::Thinking | Row::Thought(_) => Place::Header,
             Row::Text(_) => {
                 let marks = self.marks_above(index - self.top_rows());
-                let (start, number) = self.wrapped.text.place(index - self.top_rows() - marks);
+                let (start, number) = self.wrapped.body.rows().place(index - self.top_rows() - marks);
                 Place::Text { start, number }
             }
             Row::Mark(..) => Place::Mark(self.marks_above(index - self.top_rows())),
             Row::Ending(_) | Row::Gap => Place::Ending(index - self.top_rows() - self.body_rows()),
         }
     }
+}
+
+/// Code whose words have not been told apart.
+pub(super) fn is_code(piece: &Piece) -> bool {
+    piece.style.role == Role::CodeBlock && piece.content == Content::Source
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -94,6 +94,16 @@ pub const COMMANDS: &[Command] = &[
         parse: |rest| Some(Typed::Copy(copying(rest)?)),
     },
     Command {
+        name: "/markdown",
+        takes: "on or off",
+        help: "show answers as markdown, or as written",
+        parse: |rest| match rest {
+            "" | "on" => Some(Typed::Markdown(true)),
+            "off" => Some(Typed::Markdown(false)),
+            _ => None,
+        },
+    },
+    Command {
         name: "/theme",
         takes: "a theme's name, or nothing",
         help: "choose a colour theme",
@@ -236,6 +246,8 @@ pub enum Typed<'a> {
     Copy(Copying),
     /// Take the mouse or leave it; `None` changes which.
     Mouse(Option<bool>),
+    /// Show answers as what their markdown means, or as they were written.
+    Markdown(bool),
     /// The model of this name; an empty one shows the list.
     Model(&'a str),
     /// The colour theme of this name; an empty one shows the list.
@@ -339,6 +351,7 @@ mod tests {
             ("/copy code 0", Typed::Misused { word: "/copy", takes: "nothing, 'code', or 'code' and its number" }),
             ("/copy that", Typed::Misused { word: "/copy", takes: "nothing, 'code', or 'code' and its number" }),
             ("/theme ", Typed::Theme("")),
+            ("/markdown off", Typed::Markdown(false)),
             ("/lane npu", Typed::Lane(npu)),
             ("/lane", Typed::Misused { word: "/lane", takes: "npu, cpu, remote or auto" }),
             ("/policy", Typed::Policy(None)),

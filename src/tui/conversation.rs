@@ -7,7 +7,8 @@
 use crate::engine::{ChatMessage, Role, Token};
 
 pub use super::block::{AnswerHeader, Block, Kind, Level, Row};
-use super::block::{Mark, Place};
+use super::block::{Mark, Place, Reading, is_code};
+use super::markdown::Budget;
 use super::trace::Took;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,23 +33,23 @@ pub struct Conversation {
     /// Rows above each block, and of all of them, as they were laid out last.
     above: Vec<usize>,
     view: View,
-    columns: usize,
+    reading: Reading,
     height: usize,
-    /// What models thought is shown as a whole.
-    unfolded: bool,
+    unread: bool,
     /// Text that is followed moves up by several rows at a time.
     in_steps: bool,
 }
 
 impl Default for Conversation {
     fn default() -> Self {
+        let reading = Reading { columns: 1, unfolded: false, source: false };
         Self {
             blocks: Vec::new(),
             above: vec![0],
             view: View::Follow,
-            columns: 1,
+            reading,
             height: 1,
-            unfolded: false,
+            unread: false,
             in_steps: false,
         }
     }
@@ -82,7 +83,7 @@ impl Conversation {
         let at = block.min(self.blocks.len());
         self.blocks.insert(at, Block::new(Kind::Notice(level), text));
         if let Some(block) = self.blocks.get_mut(at) {
-            block.wrap(self.columns, self.unfolded);
+            block.wrap(self.reading);
         }
         self.count();
         if let View::At { top, seen } = &mut self.view {
@@ -121,11 +122,20 @@ impl Conversation {
 
     /// Shows what models thought, or folds it away.
     pub fn toggle_thinking(&mut self) {
-        self.unfolded = !self.unfolded;
+        self.reading.unfolded = !self.reading.unfolded;
     }
 
     pub fn is_unfolded(&self) -> bool {
-        self.unfolded
+        self.reading.unfolded
+    }
+
+    /// Shows answers as they were written, or as what their markdown means.
+    pub fn show_source(&mut self, source: bool) {
+        self.reading.source = source;
+    }
+
+    pub fn shows_source(&self) -> bool {
+        self.reading.source
     }
 
     /// Remarks on what comes next in an answer.
@@ -215,10 +225,10 @@ impl Conversation {
 
     /// Wraps what is new for a view of this size. Everything below counts rows of the last call.
     pub fn lay_out(&mut self, columns: usize, height: usize) {
-        self.columns = columns.max(1);
+        self.reading.columns = columns.max(1);
         self.height = height;
         for block in &mut self.blocks {
-            block.wrap(self.columns, self.unfolded);
+            block.wrap(self.reading);
         }
         self.count();
         // Where the text has become shorter than the view, or its end has come into it, the reader is at the end.
@@ -228,6 +238,26 @@ impl Conversation {
             self.view = View::Follow;
         }
         self.note_seen();
+        self.highlight();
+    }
+
+    /// Finds out what the words of the code in view are.
+    fn highlight(&mut self) {
+        let code = self.visible().into_iter().flat_map(|(number, row)| {
+            let pieces = if let Row::Text(row) = row { row.pieces } else { &[] };
+            pieces.iter().filter(|piece| is_code(piece)).map(move |piece| (number, piece.source.start))
+        });
+        let code: Vec<(usize, usize)> = code.collect();
+        let mut budget = Budget::of_a_frame();
+        for (number, place) in code {
+            self.blocks[number].highlight(place, &mut budget);
+        }
+        self.unread = budget.is_used_up();
+    }
+
+    /// There is code in view whose words are not told apart yet; laying out again goes on with it.
+    pub fn is_unread(&self) -> bool {
+        self.unread
     }
 
     fn count(&mut self) {
@@ -329,13 +359,7 @@ impl Conversation {
     }
 
     pub fn clear(&mut self) {
-        *self = Self {
-            columns: self.columns,
-            height: self.height,
-            unfolded: self.unfolded,
-            in_steps: self.in_steps,
-            ..Self::default()
-        };
+        *self = Self { reading: self.reading, height: self.height, in_steps: self.in_steps, ..Self::default() };
     }
 
     /// The rows in view: which block, and what of it.

@@ -45,6 +45,8 @@ pub enum Action {
     Commands,
     /// Show what the models thought, or fold it away.
     Thinking,
+    /// Show answers as they were written, or as what their markdown means.
+    Source,
     NextPanel,
     PreviousPanel,
     /// The open panel in the place of the conversation, and back.
@@ -216,6 +218,7 @@ pub const BINDINGS: &[Binding] = &[
     bind(Action::SelectNext, &[alt(KeyCode::Down)], "", ""),
     bind(Action::OpenChats, &[ctrl('o')], "Ctrl-O", "open another conversation"),
     bind(Action::Thinking, &[ctrl('t')], "Ctrl-T", "show or fold the thinking"),
+    bind(Action::Source, &[plain(KeyCode::F(5))], "F5", "show answers as written"),
     bind(Action::Help, &[plain(KeyCode::F(1))], "F1", "this help"),
     bind(Action::Commands, &[plain(KeyCode::F(2))], "F2", "choose a command"),
     bind(Action::Interrupt, &[ctrl('c')], "Ctrl-C", "cancel or clear; twice quits"),

@@ -30,12 +30,15 @@ mod keymap;
 mod keys;
 mod layout;
 mod looks;
+mod markdown;
 mod page;
 mod palette;
 mod panels;
 mod picker;
 mod picker_view;
 mod platform;
+#[doc(hidden)]
+pub mod rehearsal;
 mod skin;
 mod state;
 mod strip;

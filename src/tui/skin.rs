@@ -39,9 +39,17 @@ impl Skin {
         let theme = &self.theme;
         let mut look = match style.role {
             Role::Text | Role::CodeBlock => theme.text,
-            Role::Heading => theme.strong,
-            Role::Code | Role::Marker | Role::Link => theme.accent,
-            Role::Aside | Role::Quote => theme.dim,
+            Role::Heading => theme.heading,
+            Role::Code => theme.code,
+            Role::Keyword => theme.code_keyword,
+            Role::String => theme.code_string,
+            Role::Comment => theme.code_comment,
+            Role::Number => theme.code_number,
+            Role::Function => theme.code_function,
+            Role::Link => theme.link,
+            Role::Aside => theme.dim,
+            Role::Quote => theme.quote,
+            Role::Marker => theme.accent,
             Role::Border => theme.border,
         };
         for (on, modifier) in

@@ -8,13 +8,13 @@ use crate::engine::{EngineSnapshot, LaneState, Privacy};
 
 use super::answer::Phase;
 use super::chats::view as chats;
-use super::conversation::{AnswerHeader, Kind, Level, Row};
+use super::conversation::{AnswerHeader, Block, Kind, Level, Row};
 use super::format;
 use super::layout::Layout;
 use super::panels;
 use super::skin::{Skin, Text, width};
 use super::state::{EngineState, State};
-use super::text::rows::TextRow;
+use super::text::rows::{Piece, TextRow};
 use super::text::sanitize::one_line;
 use super::token_mark;
 
@@ -51,16 +51,15 @@ pub fn draw(state: &State, skin: &Skin, area: Rect, seconds_loading: u64, buffer
             }
             (Kind::Answer(header), Row::Thinking) => {
                 let thinks = header.running && block.is_empty();
-                let folded = !state.conversation.is_unfolded();
-                thinking_line(header.thinking_tokens, thinks, folded, skin, area.width.into())
+                thinking_line(header, thinks, !state.conversation.is_unfolded(), skin, area.width.into())
             }
             (Kind::Answer(_), Row::Thought(line)) => {
                 let text = &block.thought()[line.start..line.end];
                 Line::from(skin.dim(format!("{}{text}", " ".repeat(line.indent))))
             }
             (Kind::Answer(header), Row::Text(row)) => {
-                let mut spans = text_spans(row, block.shown(), skin);
-                if header.running && row.end() == block.shown().len() {
+                let mut spans = text_spans(block, row, skin);
+                if header.running && row.last {
                     spans.push(skin.styled(skin.theme.accent, skin.glyphs.caret));
                 }
                 Line::from(spans)
@@ -69,7 +68,7 @@ pub fn draw(state: &State, skin: &Skin, area: Rect, seconds_loading: u64, buffer
                 let text = &block.mark(mark)[line.start..line.end];
                 notice_line(Level::Info, text, line.start == 0, line.indent, skin)
             }
-            (Kind::User, Row::Text(row)) => Line::from(text_spans(row, block.shown(), skin)),
+            (Kind::User, Row::Text(row)) => Line::from(text_spans(block, row, skin)),
             (_, Row::Header | Row::Thinking | Row::Thought(_) | Row::Mark(..) | Row::Ending(_)) => continue,
         };
         buffer.set_line(area.x, y, &line, area.width);
@@ -80,8 +79,11 @@ pub fn draw(state: &State, skin: &Skin, area: Rect, seconds_loading: u64, buffer
     token_mark::draw(state, skin, &rows, area, buffer);
 }
 
-fn text_spans<'a>(row: TextRow<'a>, shown: &'a str, skin: &Skin) -> Vec<Span<'a>> {
-    row.pieces.iter().map(|piece| Span::styled(piece.text(shown, &skin.glyphs), skin.prose(piece.style))).collect()
+fn text_spans(block: &Block, row: TextRow<'_>, skin: &Skin) -> Vec<Span<'static>> {
+    let pieces = block.pieces(row).into_iter();
+    let span =
+        |piece: Piece| Span::styled(piece.text(block.shown(), &skin.glyphs).into_owned(), skin.prose(piece.style));
+    pieces.map(span).collect()
 }
 
 /// `smollm2 · cpu` and, once measured, `41 ms · 128 tok/s`.
@@ -114,11 +116,13 @@ fn header_line(state: &State, header: &AnswerHeader, place: Vec<Span<'static>>, 
     skin.spread(Line::from(left), Line::from(right), columns)
 }
 
-/// `· thought for 132 tokens` and, where there is room, the key that shows it.
-fn thinking_line(tokens: usize, thinks: bool, folded: bool, skin: &Skin, columns: usize) -> Text {
+/// `· thought for 132 tokens, 3.20 s` and, where there is room, the key that shows it.
+fn thinking_line(header: &AnswerHeader, thinks: bool, folded: bool, skin: &Skin, columns: usize) -> Text {
     let word = if thinks { "thinks" } else { "thought" };
+    let tokens = header.thinking_tokens;
     let unit = if tokens == 1 { "token" } else { "tokens" };
-    let left = Line::from(skin.dim(format!("{} {word} for {tokens} {unit}", skin.glyphs.dot)));
+    let time = (tokens > 1).then(|| format!(", {}", format::duration(header.thinking_time))).unwrap_or_default();
+    let left = Line::from(skin.dim(format!("{} {word} for {tokens} {unit}{time}", skin.glyphs.dot)));
     let key = if folded { "Ctrl-T shows it" } else { "Ctrl-T folds it" };
     let right = if columns < 60 { Line::default() } else { Line::from(skin.dim(key)) };
     skin.spread(left, right, columns)

@@ -44,6 +44,7 @@ pub fn draw(state: &mut State, skin: &Skin, now: Instant, frame: &mut Frame<'_>)
     if let Some(cursor) = cursor {
         frame.set_cursor_position(cursor);
     }
+    state.dirty |= state.conversation.is_unread();
 }
 
 /// What has numbers that change with each token. At low pace they stand for a while.

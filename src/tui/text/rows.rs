@@ -17,8 +17,14 @@ pub enum Role {
     Heading,
     /// Code within a sentence.
     Code,
-    /// A line of a code block; what its words are is found out when it is drawn.
+    /// A line of a code block, and what words of it are once somebody looks at it.
     CodeBlock,
+    Keyword,
+    String,
+    Comment,
+    Number,
+    /// A name where it is said first.
+    Function,
     Link,
     /// Where a link leads, and other things beside the text.
     Aside,
@@ -106,6 +112,8 @@ pub struct TextRow<'a> {
     pub pieces: &'a [Piece],
     /// Where in the text it begins; never before the row above it.
     pub start: usize,
+    /// No row follows.
+    pub last: bool,
 }
 
 impl TextRow<'_> {
@@ -146,7 +154,7 @@ impl Rows {
     pub fn get(&self, index: usize) -> Option<TextRow<'_>> {
         let start = self.rows.get(index)?;
         let end = self.rows.get(index + 1).map_or(self.pieces.len(), |next| next.piece);
-        Some(TextRow { pieces: &self.pieces[start.piece..end], start: start.text })
+        Some(TextRow { pieces: &self.pieces[start.piece..end], start: start.text, last: index + 1 == self.rows.len() })
     }
 
     /// Adds a row of these pieces; `at` is where it begins.

@@ -21,20 +21,36 @@ pub fn wrap(text: &str, columns: usize) -> Vec<Line> {
 
 /// Wraps `text[from..]`, where `from` is the start of a paragraph, and appends to `lines`.
 pub fn wrap_from(text: &str, from: usize, columns: usize, lines: &mut Vec<Line>) {
-    let columns = columns.max(1);
     let mut start = from;
     for paragraph in text[from..].split('\n') {
-        wrap_paragraph(paragraph, start, columns, lines);
+        wrap_line(paragraph, start, columns, hanging_indent, lines);
         start += paragraph.len() + 1;
     }
 }
 
-fn wrap_paragraph(paragraph: &str, offset: usize, columns: usize, lines: &mut Vec<Line>) {
+/// Wraps `text` likewise, each line of a paragraph under the first.
+pub fn wrap_flush(text: &str, columns: usize, lines: &mut Vec<Line>) {
+    let mut start = 0;
+    for paragraph in text.split('\n') {
+        wrap_line(paragraph, start, columns, |_| 0, lines);
+        start += paragraph.len() + 1;
+    }
+}
+
+/// Wraps one line of a text, in which it stands at `offset`. `hanging` says how far what does not fit is indented.
+pub fn wrap_line(
+    paragraph: &str,
+    offset: usize,
+    columns: usize,
+    hanging: impl Fn(&str) -> usize,
+    lines: &mut Vec<Line>,
+) {
+    let columns = columns.max(1);
     if paragraph.len() <= columns && paragraph.is_ascii() {
         lines.push(Line { start: offset, end: offset + paragraph.len(), indent: 0 });
         return;
     }
-    let hanging = hanging_indent(paragraph);
+    let hanging = hanging(paragraph);
     let hanging = if hanging * 2 > columns { 0 } else { hanging };
 
     let mut indent = 0;

@@ -54,6 +54,10 @@ pub(super) fn run_command(state: &mut State, now: Instant, effects: &mut Vec<Eff
                 (None, false) => "answers without thinking from now on".to_string(),
             });
         }
+        Typed::Markdown(on) => {
+            state.composer.take();
+            show_source(state, !on);
+        }
         Typed::Chats(command) => chats::command(state, command, now, effects),
         Typed::Model(name) => {
             let name = name.to_owned();
@@ -83,6 +87,13 @@ pub(super) fn run_command(state: &mut State, now: Instant, effects: &mut Vec<Eff
         }
         Typed::Message(_) => {}
     }
+}
+
+pub(super) fn show_source(state: &mut State, source: bool) {
+    state.conversation.show_source(source);
+    let shown =
+        if source { "answers are shown as written; F5 shows what the markdown means" } else { "markdown is shown" };
+    state.hint = Some(shown.to_string());
 }
 
 /// Why there is no such lane; `None` too while that is not known.

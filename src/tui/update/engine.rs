@@ -111,8 +111,10 @@ fn on_generation(state: &mut State, event: GenerationEvent, now: Instant, effect
         GenerationEvent::PrefillProgress(_) => {}
         GenerationEvent::Token(token) => {
             let (tokens, took) = (answer.tokens, answer.newest());
+            let since_last = answer.latencies().last().copied().unwrap_or_default();
             if let Some(header) = state.conversation.header_mut(block).filter(|_| token.thinks) {
                 header.thinking_tokens = tokens;
+                header.thinking_time += since_last;
             }
             state.conversation.add_token(block, &token, took);
             chats::said(state, &token.text, &token.thinking, effects);

@@ -11,6 +11,7 @@ use super::super::event::{Effect, Exit, SuspendedBy};
 use super::super::keymap::Meaning;
 use super::super::keys::{Action, Context};
 use super::super::state::{QUIT_WINDOW, State};
+use super::commands;
 use super::completion;
 use super::send::{cancel, return_queue, send, typed};
 use super::{chats, list, panels};
@@ -107,6 +108,7 @@ pub(super) fn act(state: &mut State, action: Action, now: Instant, effects: &mut
         | Action::HidePanels
         | Action::Tokens
         | Action::Token(_) => {}
+        Action::Source => commands::show_source(state, !state.conversation.shows_source()),
         Action::PageUp => scroll(state, |c| c.page(-1)),
         Action::PageDown => scroll(state, |c| c.page(1)),
         Action::ScrollUp => scroll(state, |c| c.scroll_by(-1)),

@@ -1,0 +1,143 @@
+//! Markdown as rows, while it grows: an own rendering over the events of `pulldown_cmark`.
+//!
+//! A text that only grows keeps all but its last block: what is above the last line that is complete will not be read
+//! otherwise, whatever comes. Two things reach further back, and for both the text is read anew from its beginning: the
+//! definition of a link that an earlier block may name, and the second definition of one name. So the rows are always
+//! those of a reading of the whole text, which the tests hold them against.
+
+mod fence;
+mod highlight;
+mod inline;
+mod render;
+mod table;
+
+use std::collections::HashMap;
+
+use pulldown_cmark::{BrokenLink, CowStr, Options, Parser};
+
+use super::text::rows::Rows;
+pub use fence::Fence;
+pub use highlight::{Budget, Highlighter};
+use render::{Renderer, Top};
+
+/// The rows of a text that grows, at one width.
+#[derive(Debug, Clone, Default)]
+pub struct Markdown {
+    rows: Rows,
+    fences: Vec<Fence>,
+    columns: usize,
+    /// How much of the text they show.
+    length: usize,
+    settled: Settled,
+    /// Of the part that is not settled.
+    definitions: Definitions,
+    /// Nothing settles any more.
+    whole: bool,
+}
+
+/// The beginning of the text that will not be read otherwise.
+#[derive(Debug, Clone, Default)]
+struct Settled {
+    /// Where it ends: the start of a line.
+    end: usize,
+    rows: usize,
+    fences: usize,
+    definitions: Definitions,
+}
+
+/// Addresses by the labels of links that name them, and where they stand.
+type Definitions = HashMap<String, (String, usize)>;
+
+impl Markdown {
+    /// Brings the rows up to date with `text`, which begins with the text of the last call; says whether they were not.
+    pub fn update(&mut self, text: &str, columns: usize) -> bool {
+        if columns != self.columns || text.len() < self.length {
+            *self = Self { columns, ..Self::default() };
+        }
+        if text.len() == self.length && !self.rows.is_empty() {
+            return false;
+        }
+        let (mut tops, mut definitions) = self.read(text);
+        // What stands above may name what is defined now, and of two definitions of a name the first counts.
+        let changed = definitions != self.definitions && text[..self.settled.end].contains('[');
+        let doubled = definitions.keys().any(|label| self.settled.definitions.contains_key(label));
+        self.whole |= doubled;
+        if changed || doubled {
+            self.settled = Settled::default();
+            (tops, definitions) = self.read(text);
+        }
+        self.definitions = definitions;
+        self.length = text.len();
+        if !self.whole {
+            self.settle(text, &tops);
+        }
+        if self.rows.is_empty() {
+            self.rows.push(0, []);
+        }
+        true
+    }
+
+    /// Reads what is not settled.
+    fn read(&mut self, text: &str) -> (Vec<Top>, Definitions) {
+        let start = self.settled.end;
+        self.rows.truncate(self.settled.rows);
+        self.fences.truncate(self.settled.fences);
+        let mut renderer = Renderer::new(text, self.columns, start, std::mem::take(&mut self.rows));
+        let known = &self.settled.definitions;
+        let mut find = |link: BrokenLink<'_>| {
+            let (address, _) = known.get(&label(&link.reference))?;
+            Some((CowStr::from(address.clone()), CowStr::from("")))
+        };
+        let options = Options::ENABLE_TABLES | Options::ENABLE_STRIKETHROUGH | Options::ENABLE_TASKLISTS;
+        let parser = Parser::new_with_broken_link_callback(&text[start..], options, Some(&mut find));
+        let defined = parser.reference_definitions().iter();
+        let definitions = defined
+            .map(|(name, definition)| (label(name), (definition.dest.to_string(), start + definition.span.start)));
+        let definitions = definitions.collect();
+        for (event, range) in parser.into_offset_iter() {
+            renderer.event(event, start + range.start..start + range.end);
+        }
+        self.rows = renderer.rows;
+        self.fences.append(&mut renderer.fences);
+        (renderer.tops, definitions)
+    }
+
+    /// Settles what is above the block that holds the last complete line.
+    fn settle(&mut self, text: &str, tops: &[Top]) {
+        let complete = text.rfind('\n').map_or(0, |end| end + 1);
+        let Some(top) = tops.iter().rfind(|top| top.start < complete && top.apart) else { return };
+        if top.start <= self.settled.end {
+            return;
+        }
+        self.settled.end = top.start;
+        self.settled.rows = top.row;
+        self.settled.fences += self.fences[self.settled.fences..].partition_point(|f| f.source.start < top.start);
+        let (above, below) =
+            std::mem::take(&mut self.definitions).into_iter().partition(|(_, (_, at))| *at < top.start);
+        self.definitions = below;
+        self.settled.definitions.extend::<Definitions>(above);
+    }
+
+    pub fn rows(&self) -> &Rows {
+        &self.rows
+    }
+
+    /// The code block that holds this place.
+    pub fn fence_at(&self, place: usize) -> Option<&Fence> {
+        let index = self.fences.partition_point(|fence| fence.source.start <= place).checked_sub(1)?;
+        self.fences.get(index).filter(|fence| place <= fence.source.end)
+    }
+
+    /// Its code blocks, in order.
+    pub fn fences(&self) -> &[Fence] {
+        &self.fences
+    }
+}
+
+/// Labels are the same whatever their case and their space.
+fn label(name: &str) -> String {
+    name.split_whitespace().collect::<Vec<_>>().join(" ").to_lowercase()
+}
+
+#[cfg(test)]
+mod tests;
