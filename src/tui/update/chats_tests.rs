@@ -423,6 +423,10 @@ fn another_conversation_is_opened_from_the_list() {
     assert_eq!(kept.desk.state.composer.text(), "early");
     let effects = kept.key(KeyCode::Enter);
     assert_eq!(said(&effects)[1..], [(USER, "theirs"), (ASSISTANT, "no"), (USER, "early")]);
+    // Its instructions are left with it.
+    kept.answer("x", FinishReason::Stop);
+    kept.send("/clear");
+    assert_eq!(kept.desk.state.settings.system, None);
 }
 
 #[test]
