@@ -38,9 +38,8 @@ pub(super) fn begin(state: &mut State, question: &Draft, model: String, effects:
     state.chats.selected = None;
     if let Some(Redo::Continue(id)) = redo
         && let Some(block) = state.conversation.block_of(id)
-        && let Some(header) = state.conversation.header_mut(block)
     {
-        (header.running, header.ending) = (true, None);
+        state.conversation.go_on(block);
         record(state, Record::Continue { id }, effects);
         state.chats.answering = Some(id);
         return block;
