@@ -83,7 +83,7 @@ pub(super) struct Wrapped {
     thought: Vec<wrap::Line>,
     thought_length: usize,
     pub marks: Vec<MarkRow>,
-    ending: Vec<wrap::Line>,
+    pub ending: Vec<wrap::Line>,
 }
 
 /// The text in rows.

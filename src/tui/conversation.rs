@@ -160,6 +160,17 @@ impl Conversation {
         }
     }
 
+    /// An answer that had ended runs again.
+    pub fn go_on(&mut self, block: usize) {
+        if let Some(block) = self.blocks.get_mut(block)
+            && let Kind::Answer(header) = &mut block.kind
+        {
+            (header.running, header.ending) = (true, None);
+            // It is wrapped once, when it comes.
+            block.wrapped.ending.clear();
+        }
+    }
+
     /// The block that this message is.
     pub fn block_of(&self, message: u32) -> Option<usize> {
         self.blocks.iter().position(|block| block.message == Some(message))
