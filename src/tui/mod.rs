@@ -136,10 +136,10 @@ pub fn run(options: TuiOptions) -> Result<Exit, TuiError> {
     state.models.are_there = options.models.is_some();
     state.server = options.server;
     state.looks = looks;
-    state.panels.hidden = options.screen.panels == Panels::Hidden;
     state.set_pace(frames::Pace::new(options.screen.pace, connection.over_ssh));
     state.connection = connection;
     state.mouse = options.screen.mouse;
+    state.panels.hidden = options.screen.panels == Panels::Hidden;
     state.prices = options.books.as_ref().and_then(Books::prices).cloned();
     let chats = options.chats;
     if let Some(chats) = &chats {
