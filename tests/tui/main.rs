@@ -288,9 +288,17 @@ fn a_short_question_runs_on_the_npu_and_a_long_paste_on_the_cpu() {
     chat.wait_for("巴黎.");
     chat.wait_for("○ npu emulated");
     let screen = chat.screen();
-    for expected in ["✓ npu", "first that fits · context 512", "✗ cpu", "npu comes first", "9458 of 9458 nodes"] {
+    for expected in
+        ["✓ npu", "/512  ", "first that fits · policy auto", "✗ cpu", "npu comes first", "9458 of 9458 nodes"]
+    {
         assert!(screen.contains(expected), "{expected}\n{screen}");
     }
+    // F4: the answer's last token, its time and its lane; F4 again: back.
+    chat.send("\x1bOS");
+    chat.wait_for("Left/Right token");
+    chat.wait_for(" ms  npu");
+    chat.send("\x1bOS");
+    chat.wait_for("Enter send");
     let long = format!("Summarize: {}", "all work and no play makes a dull day. ".repeat(50));
     chat.send(&format!("\x1b[200~{long}\x1b[201~"));
     chat.wait_for("would run on cpu");
@@ -299,7 +307,7 @@ fn a_short_question_runs_on_the_npu_and_a_long_paste_on_the_cpu() {
     chat.wait_for("巴黎.");
     chat.wait_for("○ cpu  ");
     let screen = chat.screen();
-    for expected in ["✓ cpu", "✗ npu", "tokens, context of 512"] {
+    for expected in ["✓ cpu", "✗ npu", "/512  too long"] {
         assert!(screen.contains(expected), "{expected}\n{screen}");
     }
     chat.send("\x04");

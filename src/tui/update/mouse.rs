@@ -48,6 +48,10 @@ fn click(state: &mut State, at: Position) {
     if matches!(state.overlay, Some(Overlay::List(_) | Overlay::Page(_) | Overlay::Chats(_))) {
         return;
     }
+    if state.is_zoomed() {
+        state.panels.zoomed = false;
+        return;
+    }
     let layout = state.layout();
     if let Some(panel) = panel_at(state, &layout, at) {
         let is_open = state.overlay.as_ref().and_then(Overlay::panel) == Some(panel);
