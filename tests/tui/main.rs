@@ -403,7 +403,7 @@ fn the_mouse_scrolls_opens_panels_and_is_given_back() {
     chat.wait_for("End to follow");
     chat.send("\x1b[<65;10;10M");
     chat.wait_until("following again", |chat| !chat.screen().contains("End to follow"));
-    let headings = |chat: &Chat| chat.screen().matches("─ lane ─").count();
+    let headings = |chat: &Terminal| chat.screen().matches("─ lane ─").count();
     assert_eq!(headings(&chat), 1);
     chat.send("\x1b[<0;90;3M\x1b[<0;90;3m");
     chat.wait_until("the panel over the conversation", |chat| headings(chat) == 2);
@@ -421,7 +421,7 @@ fn the_mouse_scrolls_opens_panels_and_is_given_back() {
 fn a_theme_is_shown_while_it_is_chosen() {
     let mut chat = Chat::start("demo", 80, 24);
     chat.wait_for("Ask something");
-    let background = |chat: &Chat| chat.with_screen(|screen| screen.cell(20, 70).unwrap().bgcolor());
+    let background = |chat: &Terminal| chat.with_screen(|screen| screen.cell(20, 70).unwrap().bgcolor());
     assert_eq!(background(&chat), vt100::Color::Default);
     chat.send("/theme\rhigh");
     chat.wait_until("black", |chat| background(chat) == vt100::Color::Idx(0));
