@@ -37,12 +37,10 @@ pub fn on_event(state: &mut State, event: Event, now: Instant, effects: &mut Vec
             }
         }
         Event::Generation(event) => on_generation(state, event, now, effects),
-        Event::GenerationLost => {
-            if state.busy() {
-                let ending = (Level::Error, "error: the lane ended without a word".to_string());
-                close_answer(state, "error", Some(ending), effects);
-                after_answer(state, false, now, effects);
-            }
+        Event::GenerationLost if state.busy() => {
+            let ending = (Level::Error, "error: the lane ended without a word".to_string());
+            close_answer(state, "error", Some(ending), effects);
+            after_answer(state, false, now, effects);
         }
         Event::Previewed { revision, result } => {
             state.preview.asked = None;
