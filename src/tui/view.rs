@@ -20,10 +20,8 @@ pub fn draw(state: &mut State, skin: &Skin, now: Instant, frame: &mut Frame<'_>)
     let layout = state.lay_out();
     let buffer = frame.buffer_mut();
     buffer.set_style(area, skin.theme.text);
-    draw_title(state, skin, &layout, buffer);
-    strip::draw(state, skin, layout.strip, buffer);
     draw_rules(state, skin, &layout, buffer);
-    draw_panels(state, skin, &layout, buffer);
+    draw_instruments(state, skin, &layout, now, buffer);
     let seconds = match state.engine {
         EngineState::Loading { since } => now.saturating_duration_since(since).as_secs(),
         EngineState::Ready(_) | EngineState::Failed(_) => 0,
@@ -44,6 +42,31 @@ pub fn draw(state: &mut State, skin: &Skin, now: Instant, frame: &mut Frame<'_>)
     }
     if let Some(cursor) = cursor {
         frame.set_cursor_position(cursor);
+    }
+}
+
+/// What has numbers that change with each token. At low pace they stand for a while.
+fn draw_instruments(state: &mut State, skin: &Skin, layout: &Layout, now: Instant, buffer: &mut Buffer) {
+    let hold = state.pace.hold().filter(|_| state.busy() && state.page().is_none());
+    // A small screen says everything in its title, also what must be said at once.
+    let title = if layout.mode == Mode::Small { Rect::ZERO } else { layout.title };
+    let is_put = hold.is_some() && state.held.put(layout, &skin.theme, now, buffer);
+    if !is_put || title.is_empty() {
+        draw_title(state, skin, layout, buffer);
+    }
+    if is_put {
+        return;
+    }
+    strip::draw(state, skin, layout.strip, buffer);
+    draw_panels(state, skin, layout, buffer);
+    match hold {
+        Some(hold) => {
+            // The first panel's heading stands in the rule.
+            let beside = layout.divider.union(layout.panels);
+            let beside = Rect { y: layout.top_rule.y, height: beside.bottom() - layout.top_rule.y, ..beside };
+            state.held.keep(&[title, layout.strip, beside], layout, &skin.theme, now + hold, buffer);
+        }
+        None => state.held.let_go(),
     }
 }
 

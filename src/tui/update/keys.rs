@@ -36,7 +36,10 @@ pub(super) fn on_key(state: &mut State, key: KeyEvent, now: Instant, effects: &m
         }
         Meaning::Nothing => {}
         Meaning::Do(Action::Interrupt) => interrupt(state, armed, now, effects),
-        Meaning::Do(action) => act(state, action, now, effects),
+        Meaning::Do(action) => {
+            state.held.let_go();
+            act(state, action, now, effects);
+        }
     }
     if state.composer.revision() != revision {
         completion::follow(state, meaning);
