@@ -75,6 +75,8 @@ pub struct ModelsState {
     pub are_there: bool,
     /// The reader waits for the list.
     pub asked: bool,
+    /// The name of the one that answers, where it is known.
+    pub open: Option<String>,
     /// The name of the one that is being loaded.
     pub opening: Option<String>,
 }
