@@ -6,12 +6,12 @@ use std::sync::Arc;
 use super::faults;
 use super::fetch::AfterFetch;
 use super::session;
-use crate::cli::ChatArgs;
+use crate::cli::{ChatArgs, RecordArgs};
 use crate::decoder::lane_processes;
 use crate::telemetry::device::DeviceSampler;
 use crate::tui::{self, Backend, TuiOptions};
 
-pub fn run(args: &ChatArgs) -> anyhow::Result<ExitCode> {
+pub fn run(args: &ChatArgs, recording: &RecordArgs) -> anyhow::Result<ExitCode> {
     // Before anything is fetched: a script that meant `run` should not wait for a download to hear it.
     tui::require_terminal()?;
     let prepared = session::prepare(args, AfterFetch::LeaveSignals)?;
@@ -24,6 +24,8 @@ pub fn run(args: &ChatArgs) -> anyhow::Result<ExitCode> {
         themes: prepared.paths.themes(),
         screen: prepared.settings.screen,
         log_file: prepared.paths.log_file(),
+        record: recording.record.clone(),
+        replay: None,
         books: Some(prepared.books("chat")),
         sample: Some(Box::new(move || sampler.sample(&lane_processes()))),
         load: Box::new(move || {

@@ -258,6 +258,7 @@ fn a_lane_that_fails_has_no_part_in_the_verdict() {
             "Fewer than two lanes came to their end, so there is nothing to compare.",
             "npu failed: device lost.",
             "npu is emulated: its times say nothing about an npu in hardware.",
+            "Energy is not known: no sensor.",
         ]
     );
 }

@@ -125,6 +125,9 @@ pub fn caveats(race: &Race) -> Vec<String> {
     for racer in ran().filter(|racer| racer.entrant.emulated) {
         said.push(format!("{0} is emulated: its times say nothing about an {0} in hardware.", racer.entrant.lane));
     }
+    let mut unmeasured: Vec<String> = ran().filter_map(|racer| racer.figures().no_joules).collect();
+    unmeasured.dedup();
+    said.extend(unmeasured.iter().map(|reason| format!("Energy is not known: {}.", ended(reason))));
     if ran().any(|racer| racer.figures().is_estimate) {
         said.push("A server's tokens are counted by the pieces that it sends (est.).".to_owned());
     }

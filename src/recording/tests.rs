@@ -69,11 +69,12 @@ fn lines() -> Vec<Line> {
         Line::Lost,
         Line::Bill { entry: Box::new(serde_json::from_value(entry).unwrap()) },
         Line::Cleared,
-        Line::Race { start: Box::new(start) },
+        Line::Race { start: Box::new(start), asks: true },
         Line::LaneBegan { lane: LaneId::Cpu, round: 1 },
         Line::Lane { lane: LaneId::Cpu, event: event() },
         Line::LaneEnergy { lane: LaneId::Cpu, energy: Box::default() },
         Line::RaceOver { cancelled: false },
+        Line::RaceClosed { lane: Some(LaneId::Cpu) },
     ]
 }
 
@@ -98,8 +99,6 @@ fn what_is_written_is_read() {
     for (index, line) in lines().into_iter().enumerate() {
         recorder.note(began + Duration::from_millis(10 * index as u64 + 100), line);
     }
-    // The end comes when the file is closed, after all of it.
-    std::thread::sleep(Duration::from_millis(300));
     assert!(recorder.finish().is_none());
     let recording = read(&path, Completeness::Whole).unwrap();
     assert_eq!(recording.lines.iter().map(|timed| timed.line.clone()).collect::<Vec<_>>(), lines());

@@ -49,6 +49,12 @@ pub const COMMANDS: &[Command] = &[
         },
     },
     Command {
+        name: "/race",
+        takes: "a message, or nothing",
+        help: "one message down all lanes, compared",
+        parse: |rest| Some(Typed::Race(rest)),
+    },
+    Command {
         name: "/theme",
         takes: "a theme's name, or nothing",
         help: "choose a colour theme",
@@ -88,6 +94,8 @@ pub enum Typed<'a> {
     Think(bool),
     /// The colour theme of this name; an empty one shows the list.
     Theme(&'a str),
+    /// A race of the lanes with this message; an empty one means the last.
+    Race(&'a str),
     Message(Message<'a>),
     /// A word behind a slash that is no command; it is never sent to the model by mistake.
     Unknown(&'a str),

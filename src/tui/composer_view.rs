@@ -41,6 +41,9 @@ pub fn draw(state: &mut State, skin: &Skin, area: Rect, buffer: &mut Buffer) -> 
 }
 
 fn placeholder(state: &State) -> String {
+    if state.replay.is_some() {
+        return "A replay; Space stops it and goes on".to_owned();
+    }
     if let (EngineState::Ready(_), Some(lane), false) = (&state.engine, state.settings.lane, state.busy()) {
         return format!("Message to {lane}; /auto lets ortalk choose");
     }
@@ -73,12 +76,19 @@ pub fn footer(state: &State, skin: &Skin, layout: &Layout, columns: usize) -> Te
 
 /// As many keys as there is room for.
 fn hints(state: &State, skin: &Skin, layout: &Layout, columns: usize) -> Text {
-    let keys = [
-        ("Enter", if state.busy() { "queue" } else { "send" }),
-        if state.busy() { ("Esc", "cancel") } else { ("Alt-Enter", "new line") },
-        if layout.mode == Mode::Medium { ("Tab", "panels") } else { ("/", "commands") },
-        ("F1", "help"),
-    ];
+    let more = if layout.mode == Mode::Medium { ("Tab", "panels") } else { ("/", "commands") };
+    let keys = match &state.replay {
+        Some(replay) => {
+            let space = if replay.paused { "go on" } else { "stop" };
+            [("Space", space), ("PgUp PgDn", "scroll"), ("Ctrl-C twice", "leave"), ("F1", "help")]
+        }
+        None => [
+            ("Enter", if state.busy() { "queue" } else { "send" }),
+            if state.busy() { ("Esc", "cancel") } else { ("Alt-Enter", "new line") },
+            more,
+            ("F1", "help"),
+        ],
+    };
     let mut line = Line::default();
     for (key, what) in keys {
         if width(&line) + key.len() + what.len() + 6 <= columns {

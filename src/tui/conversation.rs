@@ -234,6 +234,14 @@ impl Conversation {
         *self = Self { columns: self.columns, height: self.height, unfolded: self.unfolded, ..Self::default() };
     }
 
+    /// Keeps the first so many messages, as `messages` counts them.
+    pub fn keep_messages(&mut self, count: usize) {
+        while self.messages().len() > count {
+            self.blocks.pop();
+        }
+        self.count();
+    }
+
     /// The rows in view: which block, and what of it.
     pub fn visible(&self) -> Vec<(usize, Row<'_>)> {
         let top = self.top_row();

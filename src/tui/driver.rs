@@ -11,10 +11,14 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use crate::bill::{Books, Tab};
 use crate::engine::{ChatRequest, EngineSnapshot, GenerationEvent, GenerationStream, RoutingDecision};
+use crate::recording::Recording;
 
 use super::backend::Backend;
 use super::event::{Effect, Event, Exit, SuspendedBy};
 use super::frames::FrameLimiter;
+use super::race::{self, RunningRace};
+use super::record::ScreenRecorder;
+use super::replay::Player;
 use super::skin::Skin;
 use super::state::State;
 use super::terminal::{self, Screen};
@@ -43,12 +47,25 @@ struct Driver {
     books: Option<Books>,
     /// The running answer's.
     tab: Option<Tab>,
+    recorder: Option<ScreenRecorder>,
+    race: Option<RunningRace>,
+    player: Option<Player>,
     sender: UnboundedSender<Message>,
     limiter: FrameLimiter,
 }
 
+/// What the screen is fed from.
+pub struct Sources {
+    pub load: Load,
+    pub sample: Option<Sample>,
+    pub books: Option<Books>,
+    pub recorder: Option<ScreenRecorder>,
+    /// Played in place of an engine, with its speed.
+    pub recording: Option<(Recording, f64)>,
+}
+
 /// Runs until the reader quits or the terminal is gone.
-pub fn run(state: State, skin: Skin, load: Load, sample: Option<Sample>, books: Option<Books>) -> io::Result<Exit> {
+pub fn run(state: State, skin: Skin, sources: Sources) -> io::Result<Exit> {
     terminal::install_panic_hook();
     let (sender, receiver) = unbounded_channel();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
@@ -62,7 +79,18 @@ pub fn run(state: State, skin: Skin, load: Load, sample: Option<Sample>, books: 
     let screen = Screen::enter(&state.log_file)?;
     let (keys, open) = (sender.clone(), sender.clone());
     input::spawn(move |event| keys.send(Message::Event(event)).is_ok(), move || !open.is_closed())?;
-    let loader = spawn_loader(load, sender.clone())?;
+    let Sources { load, sample, books, recorder, recording } = sources;
+    let played = sender.clone();
+    let player = recording.map(|(recording, speed)| {
+        Player::start(recording, speed, move |event| {
+            let _ = played.send(Message::Event(event));
+        })
+    });
+    let player = player.transpose()?;
+    let loader = match &player {
+        Some(_) => None,
+        None => Some(spawn_loader(load, sender.clone())?),
+    };
     if let Some(sample) = sample {
         spawn_sampler(sample, sender.clone())?;
     }
@@ -74,13 +102,16 @@ pub fn run(state: State, skin: Skin, load: Load, sample: Option<Sample>, books: 
         stream: None,
         books,
         tab: None,
+        recorder,
+        race: None,
+        player,
         sender,
         limiter: FrameLimiter::default(),
     };
     let result = runtime.block_on(driver.run(receiver));
     // The screen first, then the engine, whose threads may take a moment.
     drop(driver);
-    wait_for(&loader);
+    loader.iter().for_each(wait_for);
     // Whatever a thread still does for us is of no use any more.
     runtime.shutdown_background();
     match result {
@@ -212,7 +243,17 @@ impl Driver {
     }
 
     fn handle(&mut self, event: Event) -> io::Result<Option<Exit>> {
-        for effect in update(&mut self.state, event, Instant::now()) {
+        let now = Instant::now();
+        self.recorder.iter_mut().for_each(|recorder| recorder.note(&event, now));
+        let effects = update(&mut self.state, event, now);
+        if let Some(recorder) = &mut self.recorder {
+            recorder.note_effects(&effects, &self.state, now);
+            if let Some(failure) = recorder.failure() {
+                self.state.hint = Some(failure);
+                self.recorder = None;
+            }
+        }
+        for effect in effects {
             if let Some(exit) = self.perform(effect)? {
                 return Ok(Some(exit));
             }
@@ -237,6 +278,17 @@ impl Driver {
                 }
             }
             Effect::Weigh(request) => self.ask_router(request, Event::Weighed)?,
+            Effect::Race { number, plan } => {
+                let sender = self.sender.clone();
+                let send = move |event| {
+                    let _ = sender.send(Message::Event(event));
+                };
+                if let Some(backend) = self.backend.clone() {
+                    self.race = Some(race::spawn(backend, self.books.clone(), *plan, number, send)?);
+                }
+            }
+            Effect::CancelRace => self.race = None,
+            Effect::PauseReplay(paused) => self.player.iter().for_each(|player| player.pause(paused)),
             Effect::RefreshSnapshot => {
                 if let Some(backend) = &self.backend {
                     let snapshot = backend.snapshot();

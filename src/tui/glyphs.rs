@@ -23,6 +23,8 @@ pub struct Glyphs {
     /// Where the next word of an answer will stand.
     pub caret: &'static str,
     pub sigma: &'static str,
+    /// Beside the winner of a race.
+    pub leads: &'static str,
     /// In place of a number that was not measured yet.
     pub absent: &'static str,
     pub degrees: &'static str,
@@ -52,6 +54,7 @@ pub const UNICODE: Glyphs = Glyphs {
     prompt: "›",
     caret: "▌",
     sigma: "σ",
+    leads: "◀",
     absent: "—",
     degrees: "°C",
     horizontal: "─",
@@ -78,6 +81,7 @@ pub const ASCII: Glyphs = Glyphs {
     prompt: ">",
     caret: "_",
     sigma: "sd",
+    leads: "<",
     absent: "-",
     degrees: "C",
     horizontal: "-",

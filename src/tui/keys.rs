@@ -39,6 +39,8 @@ pub enum Action {
     Delete(Motion),
     Kill(Motion),
     Yank,
+    /// Stop playing the recording, or go on.
+    Pause,
 }
 
 /// Where a key counts. One that has no binding there keeps the one that it has in `Compose`.
@@ -50,12 +52,16 @@ pub enum Context {
     List,
     /// A message of the conversation is selected; letters act on it.
     Message,
+    /// A race has the screen.
+    Race,
+    /// A recording is played, and nothing can be asked.
+    Replay,
 }
 
 impl Context {
     /// Letters without a binding are typed.
-    fn types(self) -> bool {
-        self != Self::Message
+    pub fn types(self) -> bool {
+        !matches!(self, Self::Message | Self::Race | Self::Replay)
     }
 }
 
@@ -163,6 +169,13 @@ pub const BINDINGS: &[Binding] = &[
     bind(Action::Kill(Motion::LineStart), &[ctrl('u')], "Ctrl-U", "cut to the start of the line"),
     bind(Action::Kill(Motion::LineEnd), &[ctrl('k')], "Ctrl-K", "cut to the end of the line"),
     bind(Action::Yank, &[ctrl('y')], "Ctrl-Y", "put back what was cut"),
+    Binding {
+        context: Context::Replay,
+        action: Action::Pause,
+        keys: &[plain(KeyCode::Char(' '))],
+        shown: "Space",
+        help: "stop a replay, or go on with it",
+    },
 ];
 
 /// What a key means: something to do, or a character to type.

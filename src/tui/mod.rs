@@ -29,6 +29,14 @@ mod panels;
 mod picker;
 mod picker_view;
 mod platform;
+mod race;
+#[cfg(test)]
+mod race_tests;
+mod race_view;
+mod record;
+mod replay;
+#[cfg(test)]
+mod replay_tests;
 mod skin;
 mod state;
 mod strip;
@@ -48,6 +56,7 @@ use std::time::Instant;
 use crate::bill::Books;
 use crate::config::ScreenSettings;
 use crate::engine::AnswerSettings;
+use crate::recording::{Header, Recorder, Recording, RecordingError};
 use crate::telemetry::device::DeviceSample;
 
 pub use backend::Backend;
@@ -74,6 +83,10 @@ pub struct TuiOptions {
     pub screen: ScreenSettings,
     /// Where standard output and error go while the screen is open.
     pub log_file: PathBuf,
+    /// A file, which must not be there, to record the run into.
+    pub record: Option<PathBuf>,
+    /// A recording to play in place of an engine, and how fast; `load` is not called.
+    pub replay: Option<(Recording, f64)>,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -84,6 +97,8 @@ pub enum TuiError {
     DumbTerminal,
     #[error(transparent)]
     Theme(#[from] ThemeError),
+    #[error(transparent)]
+    Recording(#[from] RecordingError),
     #[error("the terminal cannot be used: {0}")]
     Terminal(#[from] std::io::Error),
 }
@@ -113,5 +128,18 @@ pub fn run(options: TuiOptions) -> Result<Exit, TuiError> {
     state.server = options.server;
     state.looks = looks;
     state.prices = options.books.as_ref().and_then(Books::prices).cloned();
-    Ok(driver::run(state, skin, options.load, options.sample, options.books)?)
+    let header = Header::now(state.prices.clone());
+    let recorder = options.record.as_deref().map(|path| Recorder::create(path, &header)).transpose()?;
+    if let Some((recording, speed)) = &options.replay {
+        state.prices = recording.header.prices.clone();
+        state.replay = Some(replay::Replay::new(recording, *speed));
+    }
+    let sources = driver::Sources {
+        load: options.load,
+        sample: options.sample,
+        books: options.books,
+        recorder: recorder.map(record::ScreenRecorder::new),
+        recording: options.replay,
+    };
+    Ok(driver::run(state, skin, sources)?)
 }

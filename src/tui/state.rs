@@ -21,6 +21,8 @@ use super::looks::Looks;
 use super::palette::Depth;
 use super::panels::Panel;
 use super::picker::Picker;
+use super::race::RaceScreen;
+use super::replay::Replay;
 
 /// Ctrl-C quits when it is pressed again within this time.
 pub const QUIT_WINDOW: Duration = Duration::from_secs(2);
@@ -42,13 +44,15 @@ pub enum Overlay {
     Help,
     Panel(Panel),
     List(Picker),
+    /// Over the whole screen.
+    Race,
 }
 
 impl Overlay {
     pub fn panel(&self) -> Option<Panel> {
         match self {
             Self::Panel(panel) => Some(*panel),
-            Self::Help | Self::List(_) => None,
+            Self::Help | Self::List(_) | Self::Race => None,
         }
     }
 }
@@ -90,6 +94,11 @@ pub struct State {
     /// When to look at the engine again.
     pub refresh: Option<Instant>,
     pub overlay: Option<Overlay>,
+    /// The race on the screen, and how many there were.
+    pub race: Option<RaceScreen>,
+    pub races: u64,
+    /// The recording that is played in place of an engine.
+    pub replay: Option<Replay>,
     pub looks: Looks,
     /// The first line of the help in view.
     pub help_top: usize,
@@ -126,6 +135,9 @@ impl State {
             preview: Preview::default(),
             refresh: None,
             overlay: None,
+            race: None,
+            races: 0,
+            replay: None,
             looks: Looks::new(Depth::Full),
             help_top: 0,
             hint: None,
@@ -155,6 +167,8 @@ impl State {
     pub fn context(&self) -> Context {
         match self.overlay {
             Some(Overlay::List(_)) => Context::List,
+            _ if self.replay.is_some() => Context::Replay,
+            Some(Overlay::Race) => Context::Race,
             Some(Overlay::Help | Overlay::Panel(_)) | None => Context::Compose,
         }
     }

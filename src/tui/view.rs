@@ -11,11 +11,14 @@ use super::layout::{Layout, Mode};
 use super::panels::{self, Panel};
 use super::skin::{Skin, Text, width};
 use super::state::{EngineState, Overlay, State};
-use super::{composer_view, help, picker_view, strip, title, transcript};
+use super::{composer_view, help, picker_view, race_view, strip, title, transcript};
 
 pub fn draw(state: &mut State, skin: &Skin, now: Instant, frame: &mut Frame<'_>) {
     let area = frame.area();
     (state.columns, state.rows) = (area.width, area.height);
+    if matches!(state.overlay, Some(Overlay::Race)) {
+        return race_view::draw(state, skin, frame);
+    }
     let layout = state.lay_out();
     let buffer = frame.buffer_mut();
     buffer.set_style(area, skin.theme.text);
@@ -32,6 +35,7 @@ pub fn draw(state: &mut State, skin: &Skin, now: Instant, frame: &mut Frame<'_>)
         Some(Overlay::Help) => draw_help(state, skin, help_area(&layout), buffer),
         Some(Overlay::Panel(panel)) => draw_panel(state, skin, panel, &layout, seconds, buffer),
         Some(Overlay::List(_)) => draw_list(state, skin, &layout, seconds, buffer),
+        Some(Overlay::Race) => {}
     }
     composer_view::draw_queue(state, skin, layout.queue, buffer);
     let cursor = composer_view::draw(state, skin, layout.composer, buffer);

@@ -23,13 +23,13 @@ pub fn render(desk: &mut Desk, columns: u16, rows: u16) -> Buffer {
     render_with(&test_skin(), desk, columns, rows)
 }
 
-fn render_with(skin: &Skin, desk: &mut Desk, columns: u16, rows: u16) -> Buffer {
+pub fn render_with(skin: &Skin, desk: &mut Desk, columns: u16, rows: u16) -> Buffer {
     let mut terminal = Terminal::new(TestBackend::new(columns, rows)).unwrap();
     terminal.draw(|frame| draw(&mut desk.state, skin, desk.now, frame)).unwrap();
     terminal.backend().buffer().clone()
 }
 
-fn text(buffer: &Buffer) -> String {
+pub fn text(buffer: &Buffer) -> String {
     let row = |y| {
         let mut skip = 0;
         let mut line = String::new();
@@ -47,7 +47,7 @@ fn text(buffer: &Buffer) -> String {
     (0..buffer.area.height).map(row).collect::<Vec<_>>().join("\n")
 }
 
-fn screens(name: &str, make: impl Fn() -> Desk) {
+pub fn screens(name: &str, make: impl Fn() -> Desk) {
     for (columns, rows) in [(120, 36), (80, 24), (50, 15)] {
         let mut desk = make();
         desk.event(Event::Resize { columns, rows });

@@ -47,6 +47,8 @@ pub fn run(scenario: &str) {
         theme: std::env::var("ORTALK_TUI_THEME").ok(),
         themes: std::env::temp_dir().join("no-such-folder"),
         screen: ScreenSettings::default(),
+        record: std::env::var_os("ORTALK_TUI_RECORD").map(Into::into),
+        replay: None,
         log_file: std::env::var_os(LOG).map_or_else(|| std::env::temp_dir().join("ortalk-test.log"), Into::into),
     };
     match ortalk::tui::run(options) {

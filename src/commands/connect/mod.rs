@@ -14,7 +14,7 @@ use anyhow::{Context, bail};
 
 use self::backend::{Asked, ServerBackend};
 use super::session;
-use crate::cli::{ChatArgs, ConnectArgs};
+use crate::cli::{ChatArgs, ConnectArgs, RecordArgs};
 use crate::config::Settings;
 use crate::engine::Sampling;
 use crate::paths::Paths;
@@ -24,7 +24,7 @@ use crate::tui::{self, Backend, TuiOptions};
 /// The variable that is looked into where none is named; `ortalk serve` looks there, too.
 const KEY_VARIABLE: &str = "ORTALK_API_KEY";
 
-pub fn run(url: &str, connect: &ConnectArgs, args: &ChatArgs) -> anyhow::Result<ExitCode> {
+pub fn run(url: &str, connect: &ConnectArgs, recording: &RecordArgs, args: &ChatArgs) -> anyhow::Result<ExitCode> {
     tui::require_terminal()?;
     check(args)?;
     let endpoint = Endpoint::parse(url, key(connect.api_key_env.as_deref(), &|name| std::env::var(name).ok())?)
@@ -48,6 +48,8 @@ pub fn run(url: &str, connect: &ConnectArgs, args: &ChatArgs) -> anyhow::Result<
         themes: paths.themes(),
         screen: settings.screen,
         log_file: paths.log_file(),
+        record: recording.record.clone(),
+        replay: None,
         // The server's own ledger has these answers.
         books: None,
         sample: Some(Box::new(move || machine.sample())),

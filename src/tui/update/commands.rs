@@ -11,6 +11,7 @@ use super::super::event::{Effect, Exit};
 use super::super::state::{Overlay, State};
 use super::super::text;
 use super::looks;
+use super::race;
 use super::send::cancel;
 
 pub(super) fn run_command(state: &mut State, now: Instant, effects: &mut Vec<Effect>) {
@@ -26,12 +27,11 @@ pub(super) fn run_command(state: &mut State, now: Instant, effects: &mut Vec<Eff
             if state.busy() {
                 cancel(state, now, effects);
             }
-            state.conversation.clear();
-            state.queue.clear();
-            consent::forget(state);
-            state.answer = None;
-            (state.bill, state.spent) = (None, Total::default());
-            state.overlay = None;
+            clear(state);
+        }
+        Typed::Race(text) => {
+            let text = text.to_owned();
+            race::begin(state, &text, effects);
         }
         Typed::Lane(lane) => {
             let absent = lane.and_then(|id| absence(state, id));
@@ -69,6 +69,16 @@ pub(super) fn run_command(state: &mut State, now: Instant, effects: &mut Vec<Eff
         }
         Typed::Message(_) => {}
     }
+}
+
+/// Begins a new conversation.
+pub(super) fn clear(state: &mut State) {
+    state.conversation.clear();
+    state.queue.clear();
+    consent::forget(state);
+    state.answer = None;
+    (state.bill, state.spent) = (None, Total::default());
+    state.overlay = None;
 }
 
 /// Why there is no such lane; `None` too while that is not known.

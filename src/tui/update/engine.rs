@@ -66,7 +66,15 @@ pub fn on_event(state: &mut State, event: Event, now: Instant, effects: &mut Vec
         }
         Event::Weighed(result) => consent::weighed(state, result, now, effects),
         Event::Device(sample) => state.device = Some(*sample),
-        Event::Key(_) | Event::Paste(_) | Event::Resize { .. } | Event::Tick | Event::Signal(_) | Event::InputLost => {}
+        Event::Key(_)
+        | Event::Paste(_)
+        | Event::Resize { .. }
+        | Event::Race { .. }
+        | Event::Played(_)
+        | Event::PlayedAll
+        | Event::Tick
+        | Event::Signal(_)
+        | Event::InputLost => {}
     }
 }
 

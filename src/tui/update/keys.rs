@@ -13,6 +13,8 @@ use super::super::layout::Mode;
 use super::super::panels;
 use super::super::state::{Overlay, QUIT_WINDOW, State};
 use super::list;
+use super::race;
+use super::replay;
 use super::send::{cancel, return_queue, send, typed};
 
 pub(super) fn on_key(state: &mut State, key: KeyEvent, now: Instant, effects: &mut Vec<Effect>) {
@@ -36,6 +38,9 @@ pub(super) fn on_key(state: &mut State, key: KeyEvent, now: Instant, effects: &m
 
 pub(super) fn act(state: &mut State, action: Action, now: Instant, effects: &mut Vec<Effect>) {
     if state.help_is_open() && scroll_help(state, action) || list::act(state, action, now, effects) {
+        return;
+    }
+    if race::act(state, action, effects) || replay::act(state, action) {
         return;
     }
     let columns = state.composer_columns();
@@ -106,6 +111,7 @@ pub(super) fn act(state: &mut State, action: Action, now: Instant, effects: &mut
             state.composer.yank();
             typed(state, now);
         }
+        Action::Pause => replay::pause(state, effects),
     }
 }
 
@@ -155,6 +161,10 @@ pub(super) fn cycle_panel(state: &mut State, step: isize) {
 pub(super) fn interrupt(state: &mut State, armed: Option<Instant>, now: Instant, effects: &mut Vec<Effect>) {
     if armed.is_some_and(|at| now < at + QUIT_WINDOW) {
         effects.push(Effect::Quit(Exit::Quit));
+        return;
+    }
+    if state.replay.is_some() || race::cancel_running(state, effects) {
+        state.quit_armed = Some(now);
         return;
     }
     state.overlay = None;

@@ -1,13 +1,16 @@
 //! What each event does: `update(&mut State, Event, now) -> Vec<Effect>`. Pure: no I/O and no clock of its own.
 //!
 //! Keys are in `keys`, commands in `commands`, the way of a message in `send`, what the engine reports in
-//! `engine`, lists to choose from in `list`, themes in `looks`.
+//! `engine`, lists to choose from in `list`, themes in `looks`, races in `race`,
+//! recordings in `replay`.
 
 mod commands;
 mod engine;
 mod keys;
 mod list;
 mod looks;
+mod race;
+mod replay;
 mod send;
 
 use std::time::Instant;
@@ -27,6 +30,7 @@ pub fn update(state: &mut State, event: Event, now: Instant) -> Vec<Effect> {
             list::filter(state, &text);
             state.dirty = true;
         }
+        Event::Paste(_) if !state.context().types() => {}
         Event::Paste(text) => {
             state.composer.insert(&text);
             state.overlay = None;
@@ -41,6 +45,9 @@ pub fn update(state: &mut State, event: Event, now: Instant) -> Vec<Effect> {
         Event::Signal(Signal::Continue) => effects.push(Effect::Repaint),
         Event::InputLost => effects.push(Effect::Quit(Exit::TerminalLost)),
         Event::Tick => on_tick(state, now, &mut effects),
+        Event::Race { number, event } => race::on_event(state, number, &event, &mut effects),
+        Event::Played(timed) => replay::played(state, *timed, now),
+        Event::PlayedAll => replay::over(state),
         Event::EngineLoaded(_)
         | Event::EngineFailed(_)
         | Event::Snapshot(_)

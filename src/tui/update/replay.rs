@@ -1,0 +1,118 @@
+//! What the lines of a recording do to the screen: the same as what they were made of did.
+
+use std::time::Instant;
+
+use crate::bill::Bill;
+use crate::recording::{Line, Timed};
+use crate::telemetry::Reading;
+
+use super::super::answer::Answer;
+use super::super::conversation::{AnswerHeader, Kind, Level};
+use super::super::event::{Effect, Event};
+use super::super::keys::Action;
+use super::super::race::RaceScreen;
+use super::super::state::{Overlay, State};
+use super::commands::clear;
+use super::{engine, race};
+
+/// A line whose time has come.
+pub(super) fn played(state: &mut State, timed: Timed, now: Instant) {
+    let Some(replay) = &mut state.replay else { return };
+    replay.at = timed.at_ms.into();
+    let submitted = replay.submitted.unwrap_or(now);
+    let race_event = replay.clocks.event(&timed.line, now);
+    // Nothing answers here, so what the screen would ask for is asked of nobody.
+    let effects = &mut Vec::new();
+    state.dirty = true;
+    let event = match timed.line {
+        Line::Engine { snapshot } => {
+            let snapshot = snapshot.into_engine(now);
+            if state.snapshot().is_some() { Event::Snapshot(snapshot) } else { Event::EngineLoaded(snapshot) }
+        }
+        Line::EngineFailed { error } => Event::EngineFailed(error),
+        Line::Device { sample } => Event::Device(sample),
+        Line::Answer { event } => match event.into_engine(submitted) {
+            Some(event) => Event::Generation(event),
+            None => return,
+        },
+        Line::Lost => Event::GenerationLost,
+        Line::Bill { entry } => {
+            let energy = Reading::Unavailable("it is a replay".to_owned());
+            Event::Billed(Box::new(Bill { entry: *entry, energy, complaint: None }))
+        }
+        Line::Prompt { text, turns } => return ask(state, &text, turns, now),
+        Line::Cancelled => return engine::close_answer(state, Some((Level::Warning, "cancelled".to_owned()))),
+        Line::Cleared => return clear(state),
+        Line::Race { start, asks } => {
+            state.races += 1;
+            state.race = Some(RaceScreen::new(state.races, *start, asks));
+            state.overlay = Some(Overlay::Race);
+            return;
+        }
+        Line::LaneBegan { .. } | Line::Lane { .. } | Line::LaneEnergy { .. } | Line::RaceOver { .. } => {
+            if let Some(event) = race_event {
+                race::on_event(state, state.races, &event, effects);
+            }
+            return;
+        }
+        Line::RaceClosed { lane } => {
+            if let Some(screen) = &mut state.race {
+                screen.look_at(lane);
+                race::close(state);
+            }
+            return;
+        }
+        Line::End | Line::Unknown => return,
+    };
+    engine::on_event(state, event, now, effects);
+    // Lanes that load are told of by the next line.
+    (state.refresh, state.preview.due) = (None, None);
+}
+
+pub(super) fn over(state: &mut State) {
+    if let Some(replay) = &mut state.replay {
+        (replay.over, replay.at) = (true, replay.length);
+        state.dirty = true;
+    }
+}
+
+fn ask(state: &mut State, text: &str, turns: usize, now: Instant) {
+    // An answer that was made again takes the place of the old one.
+    state.conversation.keep_messages(turns);
+    state.conversation.add(Kind::User, text);
+    let model = state.snapshot().map(|snapshot| snapshot.model.clone()).unwrap_or_default();
+    let header = AnswerHeader { model, running: true, ..AnswerHeader::default() };
+    let block = state.conversation.add(Kind::Answer(header), "");
+    state.answer = Some(Answer::new(block, now));
+    state.bill = None;
+    if let Some(replay) = &mut state.replay {
+        replay.submitted = Some(now);
+    }
+}
+
+/// Whether a replay takes the action: nothing can be asked there.
+pub(super) fn act(state: &mut State, action: Action) -> bool {
+    if state.replay.is_none() {
+        return false;
+    }
+    match action {
+        // What is played is not cancelled.
+        Action::Escape if state.overlay.is_none() => {
+            state.conversation.follow();
+            true
+        }
+        Action::Send if state.overlay.is_none() => {
+            state.hint = Some("this is a replay: nobody answers; Ctrl-C twice leaves".to_owned());
+            true
+        }
+        _ => false,
+    }
+}
+
+/// Space: stops and goes on.
+pub(super) fn pause(state: &mut State, effects: &mut Vec<Effect>) {
+    if let Some(replay) = state.replay.as_mut().filter(|replay| !replay.over) {
+        replay.paused = !replay.paused;
+        effects.push(Effect::PauseReplay(replay.paused));
+    }
+}
