@@ -1,5 +1,6 @@
 //! Settings: what a person wrote into `config.toml`, checked, with defaults for the rest.
 
+mod keys;
 mod remote;
 mod screen;
 
@@ -10,6 +11,7 @@ use serde::{Deserialize, Deserializer};
 
 use crate::model::ProviderOptions;
 
+pub use keys::{Chords, KeySetting, KeySettings};
 pub use remote::{Privacy, RemotePlace, RemoteSettings};
 pub use screen::{Colours, Pace, ScreenSettings, Unicode};
 
@@ -40,6 +42,7 @@ pub struct Settings {
     pub policy: Option<String>,
     /// The name of a colour theme.
     pub theme: Option<String>,
+    pub keys: KeySettings,
     pub screen: ScreenSettings,
     pub npu: NpuSettings,
     pub remote: RemoteSettings,

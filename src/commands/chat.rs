@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::faults;
 use super::fetch::AfterFetch;
+use super::local_models::LocalModels;
 use super::session;
 use crate::cli::{ChatArgs, RecordArgs};
 use crate::decoder::lane_processes;
@@ -17,19 +18,25 @@ pub fn run(args: &ChatArgs, recording: &RecordArgs) -> anyhow::Result<ExitCode> 
     let prepared = session::prepare(args, AfterFetch::LeaveSignals)?;
     let mut sampler = DeviceSampler::new();
     let paths = prepared.paths.clone();
+    let settings = prepared.settings.clone();
+    let (answers, books) = (prepared.answers.clone(), prepared.books("chat"));
+    let models = Arc::new(LocalModels::new(args, prepared));
+    let first = models.clone();
     let exit = tui::run(TuiOptions {
-        answers: prepared.answers.clone(),
+        answers,
         server: None,
-        theme: prepared.settings.theme.clone(),
-        themes: prepared.paths.themes(),
-        screen: prepared.settings.screen,
-        log_file: prepared.paths.log_file(),
+        theme: settings.theme,
+        keys: settings.keys,
+        themes: paths.themes(),
+        screen: settings.screen,
+        log_file: paths.log_file(),
         record: recording.record.clone(),
         replay: None,
-        books: Some(prepared.books("chat")),
+        books: Some(books),
         sample: Some(Box::new(move || sampler.sample(&lane_processes()))),
+        models: Some(models),
         load: Box::new(move || {
-            let engine = prepared.load(None).map_err(|error| {
+            let engine = first.load_first().map_err(|error| {
                 let error = format!("{error:#}");
                 faults::keep(&paths, "chat", &error);
                 error

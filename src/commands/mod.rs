@@ -12,6 +12,7 @@ mod faults;
 pub mod fetch;
 mod inspect;
 mod lanes;
+mod local_models;
 mod model_name;
 mod models;
 mod pull;

@@ -26,6 +26,8 @@ pub fn run(args: &ReplayArgs) -> anyhow::Result<ExitCode> {
             allow_remote: false,
         },
         server: None,
+        models: None,
+        keys: settings.keys.clone(),
         theme: settings.theme.clone(),
         themes: paths.themes(),
         screen: settings.screen,

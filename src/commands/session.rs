@@ -20,8 +20,8 @@ use crate::builder::{self, BuildOptions, SamplingDefaults};
 use crate::cli::ChatArgs;
 use crate::config::Settings;
 use crate::engine::{
-    AnswerSettings, ChosenBy, CpuSetting, Engine, EngineOptions, LaneId, LaneSource, LaneSpec, Policy, RatesListener,
-    RouteError, Sampling,
+    AnswerSettings, ChosenBy, CpuSetting, Engine, EngineOptions, LaneId, LaneSource, LaneSpec, Parameter, Policy,
+    RatesListener, RouteError, Sampling,
 };
 use crate::hub::Purpose;
 use crate::ledger::Ledger;
@@ -65,6 +65,20 @@ pub struct Prepared {
 pub fn prepare(args: &ChatArgs, after: AfterFetch) -> anyhow::Result<Prepared> {
     let paths = Paths::discover()?;
     let settings = Settings::load(&paths.settings_file())?;
+    prepare_with(args, paths, settings, after)
+}
+
+/// The same for another model than the one that arguments and settings speak of: of them holds what is no model's own.
+pub fn prepare_other(args: &ChatArgs, model: &Path) -> anyhow::Result<Prepared> {
+    let model = Some(model.to_path_buf());
+    let args = ChatArgs { model, npu_model: None, emulate_npu: false, lane: None, ..args.clone() };
+    let paths = Paths::discover()?;
+    let mut settings = Settings::load(&paths.settings_file())?;
+    settings.npu.model = None;
+    prepare_with(&args, paths, settings, AfterFetch::LeaveSignals)
+}
+
+fn prepare_with(args: &ChatArgs, paths: Paths, settings: Settings, after: AfterFetch) -> anyhow::Result<Prepared> {
     let mut display = FetchDisplay::new(after);
     // A name that leads nowhere is said before anything is fetched.
     named(args.model.as_deref(), &settings, &paths)?;
@@ -122,6 +136,18 @@ impl Prepared {
     /// Loads the library and the model; with a lane, no other one is opened.
     pub fn load(&self, only: Option<LaneId>) -> anyhow::Result<Engine> {
         self.engine(self.runtime()?, only)
+    }
+
+    /// Whether the model runs without giving up one that runs already. An NPU holds one.
+    pub fn has_room_beside(&self) -> anyhow::Result<bool> {
+        let takes_npu = self.npu.bundle.is_some() && self.npu.plugin.is_some() && !self.npu.emulation;
+        let granted = self.room.on_cpu(&ModelFolder::open(&self.model)?, 0)?;
+        Ok(!takes_npu && granted.is_ok_and(|(_, plan)| plan.cut_from.is_none()))
+    }
+
+    /// What was free when this was prepared may be taken, or the other way round.
+    pub fn look_at_memory(&mut self) {
+        self.room.look_again();
     }
 
     /// Nothing is said while models are loaded.
@@ -314,7 +340,7 @@ pub fn default_model_source(paths: &Paths, display: &mut FetchDisplay) -> anyhow
 }
 
 /// Whether the model is opened as it is, and not built first: a model folder, a folder of Optimum's, or one graph of it.
-fn is_ready(path: &Path) -> bool {
+pub fn is_ready(path: &Path) -> bool {
     let is_graph = path.extension().is_some_and(|extension| extension == "onnx");
     let has_graphs_alone = || path.join("onnx").is_dir() && !has_safetensors(path);
     if path.is_dir() { !builder::is_checkpoint(path) || has_graphs_alone() } else { is_graph }
@@ -364,7 +390,7 @@ pub fn answer_settings(args: &ChatArgs, settings: &Settings, suggested: &Samplin
         seed: args.seed,
         ..Sampling::GREEDY
     };
-    check_sampling(&sampling)?;
+    Parameter::check(&sampling)?;
     let max_tokens = args.max_tokens.map(|n| n as usize).or(settings.max_tokens.map(NonZeroUsize::get));
     check_count("max-tokens", max_tokens, u32::MAX as usize)?;
     Ok(AnswerSettings {
@@ -385,22 +411,6 @@ fn policy(named: Option<&str>) -> anyhow::Result<Policy> {
         let names: Vec<&str> = Policy::value_variants().iter().map(|policy| policy.name()).collect();
         anyhow!("policy in the settings is '{named}'; expected one of {}", names.join(", "))
     })
-}
-
-fn check_sampling(sampling: &Sampling) -> anyhow::Result<()> {
-    let checks = [
-        ("temperature", sampling.temperature, 0.0, f32::MAX, "0 or more"),
-        ("top-p", sampling.top_p, 0.0, 1.0, "between 0 and 1"),
-        ("min-p", sampling.min_p, 0.0, 1.0, "between 0 and 1"),
-        ("repetition-penalty", sampling.repetition_penalty, f32::MIN_POSITIVE, f32::MAX, "more than 0"),
-    ];
-    for (name, value, low, high, expected) in checks {
-        // NaN is in no range.
-        if !(low..=high).contains(&value) {
-            bail!("{name} is '{value}'; it must be {expected}");
-        }
-    }
-    Ok(())
 }
 
 /// A count that no machine could keep to would only exhaust it.

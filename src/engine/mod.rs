@@ -24,6 +24,7 @@ mod logprobs;
 #[path = "../../tests/support/openai.rs"]
 #[allow(dead_code, reason = "the client's own tests use more of it")]
 mod openai;
+mod parameters;
 mod prompt;
 mod prompt_parts;
 mod remote_lane;
@@ -62,6 +63,7 @@ pub use lane::{
     MemoryPlan, OpenLane, Placement, Price, Privacy, RemotePlace, RemoteStatus, Threads, TokenPrice,
 };
 pub use lanes::RatesListener;
+pub use parameters::{Parameter, ParameterError};
 pub use prompt::PromptError;
 pub use prompt_parts::PromptParts;
 pub use remote_lane::{ASSUMED_CONTEXT, REMOTE_PROVIDER, RemoteOptions, RemoteServer, remote_lane};

@@ -5,6 +5,7 @@ use ratatui::layout::{Position, Rect};
 use ratatui::text::Line;
 
 use super::consent::{self, Gate};
+use super::keys::{Action, Context};
 use super::layout::{COMPOSER_MARGIN, Layout, Mode};
 use super::skin::{Skin, Text, width};
 use super::state::{EngineState, State};
@@ -47,6 +48,9 @@ fn placeholder(state: &State) -> String {
     if let (EngineState::Ready(_), Some(lane), false) = (&state.engine, state.settings.lane, state.busy()) {
         return format!("Message to {lane}; /auto lets ortalk choose");
     }
+    if let (EngineState::Ready(_), Some(name)) = (&state.engine, &state.models.opening) {
+        return format!("Message; {} is being loaded", one_line(name));
+    }
     let text = match state.engine {
         EngineState::Loading { .. } => "Type while the model loads",
         EngineState::Failed(_) => "Ctrl-C twice, or /quit, to leave",
@@ -76,21 +80,35 @@ pub fn footer(state: &State, skin: &Skin, layout: &Layout, columns: usize) -> Te
 
 /// As many keys as there is room for.
 fn hints(state: &State, skin: &Skin, layout: &Layout, columns: usize) -> Text {
-    let more = if layout.mode == Mode::Medium { ("Tab", "panels") } else { ("/", "commands") };
-    let keys = match &state.replay {
-        Some(replay) => {
-            let space = if replay.paused { "go on" } else { "stop" };
-            [("Space", space), ("PgUp PgDn", "scroll"), ("Ctrl-C twice", "leave"), ("F1", "help")]
-        }
-        None => [
-            ("Enter", if state.busy() { "queue" } else { "send" }),
-            if state.busy() { ("Esc", "cancel") } else { ("Alt-Enter", "new line") },
-            more,
-            ("F1", "help"),
-        ],
+    let key = |context, action, what| Some((state.keys.key(context, action)?, what));
+    let chat = |action, what| key(Context::Compose, action, what);
+    let keys = if let Some(replay) = &state.replay {
+        [
+            key(Context::Replay, Action::Pause, if replay.paused { "go on" } else { "stop" }),
+            chat(Action::PageUp, "scroll"),
+            chat(Action::Interrupt, "twice: leave"),
+            chat(Action::Help, "help"),
+        ]
+    } else if state.completion.is_open() {
+        [
+            key(Context::List, Action::Choose, "run"),
+            key(Context::List, Action::Complete, "complete"),
+            chat(Action::Escape, "close"),
+            None,
+        ]
+    } else {
+        [
+            chat(Action::Send, if state.busy() { "queue" } else { "send" }),
+            if state.busy() { chat(Action::Escape, "cancel") } else { chat(Action::NewLine, "new line") },
+            match layout.mode {
+                Mode::Medium => chat(Action::NextPanel, "panels"),
+                Mode::Wide | Mode::Small => Some(("/".to_owned(), "commands")),
+            },
+            chat(Action::Help, "help"),
+        ]
     };
     let mut line = Line::default();
-    for (key, what) in keys {
+    for (key, what) in keys.into_iter().flatten() {
         if width(&line) + key.len() + what.len() + 6 <= columns {
             line.spans.extend([skin.plain(format!("   {key}")), skin.dim(format!(" {what}"))]);
         }
@@ -101,7 +119,8 @@ fn hints(state: &State, skin: &Skin, layout: &Layout, columns: usize) -> Text {
 /// What must be said now, in place of the keys.
 pub fn message(state: &State, skin: &Skin) -> Option<Text> {
     if state.quit_armed.is_some() {
-        return Some(Line::from(skin.styled(skin.theme.warning, "   press Ctrl-C again to quit")));
+        let key = state.keys.key(Context::Compose, Action::Interrupt).unwrap_or_default();
+        return Some(Line::from(skin.styled(skin.theme.warning, format!("   press {key} again to quit"))));
     }
     if state.gate == Gate::Asking {
         return Some(Line::from(skin.styled(skin.theme.warning, format!("   {}", consent::KEYS))));

@@ -11,9 +11,10 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use crate::bill::{Books, Tab};
 use crate::engine::{ChatRequest, EngineSnapshot, GenerationEvent, GenerationStream, RoutingDecision};
+use crate::log_file;
 use crate::recording::Recording;
 
-use super::backend::Backend;
+use super::backend::{Backend, Models, OpenedModel, RefusedModel};
 use super::event::{Effect, Event, Exit, SuspendedBy};
 use super::frames::FrameLimiter;
 use super::race::{self, RunningRace};
@@ -21,6 +22,7 @@ use super::record::ScreenRecorder;
 use super::replay::Player;
 use super::skin::Skin;
 use super::state::State;
+use super::switch::{Switch, Switcher};
 use super::terminal::{self, Screen};
 use super::update::update;
 use super::{Load, Sample, input, platform, view};
@@ -32,10 +34,14 @@ const LOADER_PATIENCE: Duration = Duration::from_secs(3);
 /// Events that are taken in before the next frame, so that a flood of them cannot stop the drawing.
 const BATCH: usize = 256;
 
+/// Of the log, in bytes: its end is what somebody looks for.
+const LOG_SHOWN: u64 = 128 << 10;
+
 /// What the threads send.
-enum Message {
+pub enum Message {
     Event(Event),
     Loaded(Result<Arc<dyn Backend>, String>),
+    Switch(Switch),
 }
 
 struct Driver {
@@ -44,6 +50,7 @@ struct Driver {
     screen: Screen,
     backend: Option<Arc<dyn Backend>>,
     stream: Option<GenerationStream>,
+    switcher: Switcher,
     books: Option<Books>,
     /// The running answer's.
     tab: Option<Tab>,
@@ -57,6 +64,7 @@ struct Driver {
 /// What the screen is fed from.
 pub struct Sources {
     pub load: Load,
+    pub models: Option<Arc<dyn Models>>,
     pub sample: Option<Sample>,
     pub books: Option<Books>,
     pub recorder: Option<ScreenRecorder>,
@@ -79,7 +87,7 @@ pub fn run(state: State, skin: Skin, sources: Sources) -> io::Result<Exit> {
     let screen = Screen::enter(&state.log_file)?;
     let (keys, open) = (sender.clone(), sender.clone());
     input::spawn(move |event| keys.send(Message::Event(event)).is_ok(), move || !open.is_closed())?;
-    let Sources { load, sample, books, recorder, recording } = sources;
+    let Sources { load, models, sample, books, recorder, recording } = sources;
     let played = sender.clone();
     let player = recording.map(|(recording, speed)| {
         Player::start(recording, speed, move |event| {
@@ -100,6 +108,7 @@ pub fn run(state: State, skin: Skin, sources: Sources) -> io::Result<Exit> {
         screen,
         backend: None,
         stream: None,
+        switcher: Switcher::new(models),
         books,
         tab: None,
         recorder,
@@ -110,8 +119,12 @@ pub fn run(state: State, skin: Skin, sources: Sources) -> io::Result<Exit> {
     };
     let result = runtime.block_on(driver.run(receiver));
     // The screen first, then the engine, whose threads may take a moment.
-    drop(driver);
-    loader.iter().for_each(wait_for);
+    let race = driver.race.take().and_then(RunningRace::stop);
+    driver.recorder = None;
+    let Driver { switcher, screen, backend, stream, .. } = driver;
+    drop((screen, stream, backend));
+    let loading = switcher.into_loading();
+    [loader, loading, race].iter().flatten().for_each(wait_for);
     // Whatever a thread still does for us is of no use any more.
     runtime.shutdown_background();
     match result {
@@ -208,6 +221,36 @@ impl Driver {
                 self.handle(Event::EngineLoaded(snapshot))
             }
             Message::Loaded(Err(error)) => self.handle(Event::EngineFailed(error)),
+            Message::Switch(switch) => self.switch(switch),
+        }
+    }
+
+    fn switch(&mut self, switch: Switch) -> io::Result<Option<Exit>> {
+        match switch {
+            Switch::Release(give) => {
+                self.stream = None;
+                self.bill()?;
+                let exit = self.handle(Event::EngineReleased)?;
+                let _ = give.send(self.backend.take());
+                Ok(exit)
+            }
+            Switch::Opened(OpenedModel { backend, answers }) => {
+                let snapshot = backend.snapshot();
+                let old = self.backend.replace(backend);
+                self.switcher.retire(old, self.stream.is_some());
+                self.observe(&snapshot);
+                self.handle(Event::ModelOpened(snapshot, Box::new(answers)))
+            }
+            Switch::Refused(RefusedModel { error, instead }) => {
+                if let Some(backend) = instead {
+                    let snapshot = backend.snapshot();
+                    self.backend = Some(backend);
+                    self.handle(Event::EngineLoaded(snapshot))?;
+                } else if self.backend.is_none() {
+                    return self.handle(Event::EngineFailed(error));
+                }
+                self.handle(Event::ModelRefused(error))
+            }
         }
     }
 
@@ -217,6 +260,7 @@ impl Driver {
                 self.tab.iter_mut().for_each(|tab| tab.note(&event));
                 if matches!(event, GenerationEvent::Finished(_)) {
                     self.stream = None;
+                    self.switcher.end_of_answer();
                     // Its end may start the next answer.
                     self.bill()?;
                 }
@@ -224,6 +268,7 @@ impl Driver {
             }
             None => {
                 self.stream = None;
+                self.switcher.end_of_answer();
                 self.bill()?;
                 self.handle(Event::GenerationLost)
             }
@@ -270,6 +315,7 @@ impl Driver {
             }
             Effect::CancelGeneration => {
                 self.stream = None;
+                self.switcher.end_of_answer();
                 self.bill()?;
             }
             Effect::Preview { revision, request } => {
@@ -296,6 +342,9 @@ impl Driver {
                     return self.handle(Event::Snapshot(snapshot));
                 }
             }
+            Effect::ListModels => self.switcher.list(self.sender.clone())?,
+            Effect::OpenModel(name) => self.switcher.open(name, self.sender.clone())?,
+            Effect::ReadLog => self.read_log()?,
             Effect::Suspend { by } => {
                 if by == SuspendedBy::Key && !platform::can_stop() {
                     self.state.hint = Some("there is no shell to go back to".to_string());
@@ -330,6 +379,17 @@ impl Driver {
             let result = catch_unwind(AssertUnwindSafe(|| backend.preview(&request)))
                 .unwrap_or_else(|_| Err("the router broke; the log says where".to_string()));
             let _ = sender.send(Message::Event(event(result)));
+        })?;
+        Ok(())
+    }
+}
+
+impl Driver {
+    fn read_log(&self) -> io::Result<()> {
+        let (path, sender) = (self.state.log_file.clone(), self.sender.clone());
+        std::thread::Builder::new().name("log".into()).spawn(move || {
+            let result = log_file::tail(&path, LOG_SHOWN).map_err(|error| error.to_string());
+            let _ = sender.send(Message::Event(Event::LogRead(result)));
         })?;
         Ok(())
     }

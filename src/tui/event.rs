@@ -5,10 +5,12 @@
 use crossterm::event::KeyEvent;
 
 use crate::bill::Bill;
-use crate::engine::{ChatRequest, EngineSnapshot, GenerationEvent, RoutingDecision};
+use crate::engine::{AnswerSettings, ChatRequest, EngineSnapshot, GenerationEvent, RoutingDecision};
 use crate::race::{Plan, RaceEvent};
 use crate::recording::Timed;
 use crate::telemetry::device::DeviceSample;
+
+use super::backend::ModelEntry;
 
 #[derive(Debug, Clone)]
 pub enum Event {
@@ -24,6 +26,14 @@ pub enum Event {
     EngineLoaded(EngineSnapshot),
     /// The engine could not be made; the text is for people and may have many lines.
     EngineFailed(String),
+    /// What `/model` can choose from.
+    ModelsListed(Result<Vec<ModelEntry>, String>),
+    /// The engine was given up to make room for the next one.
+    EngineReleased,
+    /// Another model answers from now on; it suggests these numbers.
+    ModelOpened(EngineSnapshot, Box<AnswerSettings>),
+    /// The one that answered goes on.
+    ModelRefused(String),
     /// The engine as it stands after something changed.
     Snapshot(EngineSnapshot),
     /// From the stream of the answer that was submitted last.
@@ -49,6 +59,8 @@ pub enum Event {
     Played(Box<Timed>),
     /// There is no line left.
     PlayedAll,
+    /// The end of the log file, or why it cannot be read.
+    LogRead(Result<String, String>),
     /// A deadline that `State::deadline` named has come.
     Tick,
     Signal(Signal),
@@ -92,6 +104,12 @@ pub enum Effect {
     PauseReplay(bool),
     /// Read the engine's state; answered by `Event::Snapshot`.
     RefreshSnapshot,
+    /// Ask which models there are, off this thread; answered by `Event::ModelsListed`.
+    ListModels,
+    /// Load the model of this name, off this thread; answered by `Event::ModelOpened` or `Event::ModelRefused`.
+    OpenModel(String),
+    /// Read the end of the log file, off this thread; answered by `Event::LogRead`.
+    ReadLog,
     /// Give the terminal back and stop the process until it is continued.
     Suspend {
         by: SuspendedBy,

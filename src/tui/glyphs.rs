@@ -33,6 +33,7 @@ pub struct Glyphs {
     pub tee_down: &'static str,
     pub tee_up: &'static str,
     pub tee_right: &'static str,
+    pub tee_left: &'static str,
     pub cross: &'static str,
     /// Of lists, the outermost first.
     pub bullets: [&'static str; 3],
@@ -62,6 +63,7 @@ pub const UNICODE: Glyphs = Glyphs {
     tee_down: "┬",
     tee_up: "┴",
     tee_right: "├",
+    tee_left: "┤",
     cross: "┼",
     bullets: ["•", "◦", "▪"],
     levels: ["▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"],
@@ -89,6 +91,7 @@ pub const ASCII: Glyphs = Glyphs {
     tee_down: "+",
     tee_up: "+",
     tee_right: "+",
+    tee_left: "+",
     cross: "+",
     bullets: ["*", "-", "+"],
     levels: ["_", "_", ".", ":", "-", "=", "+", "#"],

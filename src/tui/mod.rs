@@ -7,7 +7,9 @@
 mod answer;
 mod backend;
 mod block;
+mod chord;
 mod command;
+mod completion;
 mod composer;
 mod composer_view;
 mod consent;
@@ -21,9 +23,11 @@ mod frames;
 mod glyphs;
 mod help;
 mod input;
+mod keymap;
 mod keys;
 mod layout;
 mod looks;
+mod page;
 mod palette;
 mod panels;
 mod picker;
@@ -40,6 +44,7 @@ mod replay_tests;
 mod skin;
 mod state;
 mod strip;
+mod switch;
 mod terminal;
 mod text;
 mod theme;
@@ -54,13 +59,14 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use crate::bill::Books;
-use crate::config::ScreenSettings;
+use crate::config::{KeySettings, ScreenSettings};
 use crate::engine::AnswerSettings;
 use crate::recording::{Header, Recorder, Recording, RecordingError};
 use crate::telemetry::device::DeviceSample;
 
-pub use backend::Backend;
+pub use backend::{Backend, ModelEntry, Models, OpenedModel, RefusedModel};
 pub use event::Exit;
+pub use keymap::KeysError;
 pub use theme::ThemeError;
 
 /// Makes the engine. Runs on a thread of its own while the screen is open already; an error is shown there.
@@ -70,6 +76,8 @@ pub type Sample = Box<dyn FnMut() -> DeviceSample + Send>;
 
 pub struct TuiOptions {
     pub load: Load,
+    /// Those that can take its place; without, `/model` says that there is none.
+    pub models: Option<Arc<dyn Models>>,
     pub sample: Option<Sample>,
     /// Measures what answers take and writes it down.
     pub books: Option<Books>,
@@ -78,6 +86,8 @@ pub struct TuiOptions {
     pub server: Option<String>,
     /// The name of a theme; without one, the environment decides.
     pub theme: Option<String>,
+    /// Keys in place of the usual ones.
+    pub keys: KeySettings,
     /// Where themes of the reader's own lie.
     pub themes: PathBuf,
     pub screen: ScreenSettings,
@@ -97,6 +107,8 @@ pub enum TuiError {
     DumbTerminal,
     #[error(transparent)]
     Theme(#[from] ThemeError),
+    #[error(transparent)]
+    Keys(#[from] KeysError),
     #[error(transparent)]
     Recording(#[from] RecordingError),
     #[error("the terminal cannot be used: {0}")]
@@ -119,12 +131,15 @@ pub fn require_terminal() -> Result<(), TuiError> {
 
 /// Opens the chat and returns when it is over, with the terminal as it was.
 pub fn run(options: TuiOptions) -> Result<Exit, TuiError> {
+    let keys = keymap::Keymap::new(&options.keys)?;
     let mut looks = looks::Looks::new(palette::Depth::new(options.screen.colours));
     looks.add_folder(&options.themes);
     looks.choose_first(options.theme.as_deref())?;
     let skin = skin::Skin { theme: looks.theme(), glyphs: glyphs::Glyphs::new(options.screen.unicode) };
     require_terminal()?;
     let mut state = state::State::new(options.answers, options.log_file, Instant::now());
+    state.keys = keys;
+    state.models.are_there = options.models.is_some();
     state.server = options.server;
     state.looks = looks;
     state.prices = options.books.as_ref().and_then(Books::prices).cloned();
@@ -136,6 +151,7 @@ pub fn run(options: TuiOptions) -> Result<Exit, TuiError> {
     }
     let sources = driver::Sources {
         load: options.load,
+        models: options.models,
         sample: options.sample,
         books: options.books,
         recorder: recorder.map(record::ScreenRecorder::new),

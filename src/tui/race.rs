@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
 
 use crate::bill::Books;
 use crate::engine::LaneId;
@@ -70,11 +71,21 @@ impl RaceScreen {
 }
 
 /// A race that runs; it ends when this is dropped.
-pub struct RunningRace(Arc<AtomicBool>);
+pub struct RunningRace {
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl RunningRace {
+    /// Ends it, and gives the thread that does.
+    pub fn stop(mut self) -> Option<JoinHandle<()>> {
+        self.thread.take()
+    }
+}
 
 impl Drop for RunningRace {
     fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
+        self.stop.store(true, Ordering::Relaxed);
     }
 }
 
@@ -88,11 +99,11 @@ pub fn spawn(
 ) -> std::io::Result<RunningRace> {
     let stop = Arc::new(AtomicBool::new(false));
     let stopped = stop.clone();
-    std::thread::Builder::new().name("race".into()).spawn(move || {
+    let thread = std::thread::Builder::new().name("race".into()).spawn(move || {
         let submit = |request| backend.submit(request);
         race::run(&plan, &submit, books.as_ref(), &stopped, &mut |event| {
             send(Event::Race { number, event: Box::new(event) });
         });
     })?;
-    Ok(RunningRace(stop))
+    Ok(RunningRace { stop, thread: Some(thread) })
 }

@@ -28,7 +28,7 @@ impl ScreenRecorder {
     /// Before `update` has it.
     pub fn note(&mut self, event: &Event, now: Instant) {
         let line = match event {
-            Event::EngineLoaded(snapshot) | Event::Snapshot(snapshot) => {
+            Event::EngineLoaded(snapshot) | Event::Snapshot(snapshot) | Event::ModelOpened(snapshot, _) => {
                 Line::Engine { snapshot: Box::new(wire::Snapshot::of(snapshot, now)) }
             }
             Event::EngineFailed(error) => Line::EngineFailed { error: error.clone() },

@@ -5,19 +5,22 @@ use std::time::{Duration, Instant};
 
 use crate::bill::Bill;
 use crate::engine::{
-    AnswerSettings, ChatMessage, ChatRequest, EngineSnapshot, LaneState, LaneStatus, Role, RoutingDecision,
+    AnswerSettings, ChatMessage, ChatRequest, EngineSnapshot, LaneState, LaneStatus, Parameter, Role, RoutingDecision,
 };
 use crate::ledger::{Prices, Total};
 use crate::telemetry::device::DeviceSample;
 
 use super::answer::Answer;
 use super::command;
+use super::completion::Completion;
 use super::composer::{Composer, Draft};
 use super::consent::{Consent, Gate};
 use super::conversation::Conversation;
+use super::keymap::Keymap;
 use super::keys::Context;
 use super::layout::Layout;
 use super::looks::Looks;
+use super::page::Page;
 use super::palette::Depth;
 use super::panels::Panel;
 use super::picker::Picker;
@@ -41,7 +44,7 @@ pub enum EngineState {
 /// What covers the conversation.
 #[derive(Debug)]
 pub enum Overlay {
-    Help,
+    Page(Page),
     Panel(Panel),
     List(Picker),
     /// Over the whole screen.
@@ -52,7 +55,7 @@ impl Overlay {
     pub fn panel(&self) -> Option<Panel> {
         match self {
             Self::Panel(panel) => Some(*panel),
-            Self::Help | Self::List(_) | Self::Race => None,
+            Self::Page(_) | Self::List(_) | Self::Race => None,
         }
     }
 }
@@ -66,10 +69,25 @@ pub struct Preview {
     pub shown: Option<Result<RoutingDecision, String>>,
 }
 
+/// The models that could answer in place of the one that does.
+#[derive(Debug, Default)]
+pub struct ModelsState {
+    /// Whether others can be loaded at all.
+    pub are_there: bool,
+    /// The reader waits for the list.
+    pub asked: bool,
+    /// The name of the one that is being loaded.
+    pub opening: Option<String>,
+}
+
 #[derive(Debug)]
 pub struct State {
     pub engine: EngineState,
     pub settings: AnswerSettings,
+    /// What they were at first, or what the model suggests.
+    pub defaults: AnswerSettings,
+    /// What `/set` has changed since.
+    pub changed: Vec<Parameter>,
     pub log_file: PathBuf,
     /// The host of the server that the whole chat is over.
     pub server: Option<String>,
@@ -99,9 +117,11 @@ pub struct State {
     pub races: u64,
     /// The recording that is played in place of an engine.
     pub replay: Option<Replay>,
+    pub completion: Completion,
+    pub models: ModelsState,
+    /// Those in force.
+    pub keys: Keymap,
     pub looks: Looks,
-    /// The first line of the help in view.
-    pub help_top: usize,
     /// A short message in the footer, gone with the next key.
     pub hint: Option<String>,
     /// When Ctrl-C was pressed.
@@ -117,6 +137,8 @@ impl State {
         let consent = Consent { always: settings.allow_remote, declined: false };
         Self {
             engine: EngineState::Loading { since: now },
+            defaults: settings.clone(),
+            changed: Vec::new(),
             settings,
             log_file,
             server: None,
@@ -138,8 +160,10 @@ impl State {
             race: None,
             races: 0,
             replay: None,
+            completion: Completion::default(),
+            models: ModelsState::default(),
+            keys: Keymap::default(),
             looks: Looks::new(Depth::Full),
-            help_top: 0,
             hint: None,
             quit_armed: None,
             now,
@@ -159,17 +183,22 @@ impl State {
         self.answer.as_ref().is_some_and(|answer| !answer.over)
     }
 
-    pub fn help_is_open(&self) -> bool {
-        matches!(self.overlay, Some(Overlay::Help))
+    /// The help or the log, which cover panels and conversation.
+    pub fn page(&self) -> Option<&Page> {
+        match &self.overlay {
+            Some(Overlay::Page(page)) => Some(page),
+            _ => None,
+        }
     }
 
     /// Whose keys they are.
     pub fn context(&self) -> Context {
         match self.overlay {
-            Some(Overlay::List(_)) => Context::List,
+            Some(Overlay::List(_) | Overlay::Page(_)) => Context::List,
+            Some(Overlay::Panel(_)) | None if self.completion.is_open() => Context::List,
             _ if self.replay.is_some() => Context::Replay,
             Some(Overlay::Race) => Context::Race,
-            Some(Overlay::Help | Overlay::Panel(_)) | None => Context::Compose,
+            Some(Overlay::Panel(_)) | None => Context::Compose,
         }
     }
 
@@ -195,7 +224,11 @@ impl State {
 
     pub fn layout(&mut self) -> Layout {
         let typed = self.composer.lines(self.composer_columns()).len();
-        Layout::new(self.columns, self.rows, typed, self.queue.len())
+        let mut layout = Layout::new(self.columns, self.rows, typed, self.queue.len());
+        if self.page().is_none() {
+            layout.make_room(self.completion.rows(layout.conversation.height));
+        }
+        layout
     }
 
     /// Brings the wrapped lines up to date with the text and the size.

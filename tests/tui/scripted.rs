@@ -32,6 +32,7 @@ pub fn run(scenario: &str) {
     });
     let options = TuiOptions {
         load,
+        models: None,
         server: None,
         sample: (scenario != "quiet").then(|| Box::new(sample) as ortalk::tui::Sample),
         books: None,
@@ -45,6 +46,7 @@ pub fn run(scenario: &str) {
             allow_remote: false,
         },
         theme: std::env::var("ORTALK_TUI_THEME").ok(),
+        keys: Default::default(),
         themes: std::env::temp_dir().join("no-such-folder"),
         screen: ScreenSettings::default(),
         record: std::env::var_os("ORTALK_TUI_RECORD").map(Into::into),

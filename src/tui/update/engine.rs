@@ -13,14 +13,7 @@ use super::send::{return_queue, submit};
 pub fn on_event(state: &mut State, event: Event, now: Instant, effects: &mut Vec<Effect>) {
     state.dirty = true;
     match event {
-        Event::EngineLoaded(snapshot) => {
-            state.refresh = next_refresh(&snapshot, now);
-            let objection = state.settings.thinking.and_then(|wish| snapshot.thinking.objection(wish));
-            state.hint = objection.map(str::to_string).or(state.hint.take());
-            state.engine = EngineState::Ready(snapshot);
-            state.preview.due = Some(now);
-            send_next(state, now, effects);
-        }
+        Event::EngineLoaded(snapshot) => ready(state, snapshot, now, effects),
         Event::EngineFailed(error) => {
             state.conversation.add(Kind::Notice(Level::Error), &format!("The engine could not start.\n{error}"));
             let log = format!("What the libraries reported is in {}", state.log_file.display());
@@ -66,15 +59,20 @@ pub fn on_event(state: &mut State, event: Event, now: Instant, effects: &mut Vec
         }
         Event::Weighed(result) => consent::weighed(state, result, now, effects),
         Event::Device(sample) => state.device = Some(*sample),
-        Event::Key(_)
-        | Event::Paste(_)
-        | Event::Resize { .. }
-        | Event::Race { .. }
-        | Event::Played(_)
-        | Event::PlayedAll
-        | Event::Tick
-        | Event::Signal(_)
-        | Event::InputLost => {}
+        // All others are not the engine's.
+        _ => {}
+    }
+}
+
+/// An engine can answer; what waited for it is sent.
+pub fn ready(state: &mut State, snapshot: EngineSnapshot, now: Instant, effects: &mut Vec<Effect>) {
+    state.refresh = next_refresh(&snapshot, now);
+    let objection = state.settings.thinking.and_then(|wish| snapshot.thinking.objection(wish));
+    state.hint = objection.map(str::to_string).or(state.hint.take());
+    state.engine = EngineState::Ready(snapshot);
+    state.preview.due = Some(now);
+    if !state.busy() {
+        send_next(state, now, effects);
     }
 }
 

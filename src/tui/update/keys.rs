@@ -8,10 +8,12 @@ use super::super::composer::Motion;
 use super::super::consent::{self, Gate};
 use super::super::conversation::Conversation;
 use super::super::event::{Effect, Exit, SuspendedBy};
-use super::super::keys::{self, Action, Context, Meaning};
+use super::super::keymap::Meaning;
+use super::super::keys::Action;
 use super::super::layout::Mode;
 use super::super::panels;
 use super::super::state::{Overlay, QUIT_WINDOW, State};
+use super::completion;
 use super::list;
 use super::race;
 use super::replay;
@@ -20,24 +22,28 @@ use super::send::{cancel, return_queue, send, typed};
 pub(super) fn on_key(state: &mut State, key: KeyEvent, now: Instant, effects: &mut Vec<Effect>) {
     state.dirty = true;
     state.hint = None;
-    let meaning = keys::meaning(key, state.context());
+    let meaning = state.keys.meaning(key, state.context());
     let armed = state.quit_armed.take();
+    let revision = state.composer.revision();
     match meaning {
         Meaning::Type(c) if state.gate == Gate::Asking => consent::answer(state, c, now, effects),
-        Meaning::Type(c) if state.context() == Context::List => list::filter(state, c.encode_utf8(&mut [0; 4])),
         Meaning::Type(c) => {
-            close_help(state);
-            state.composer.insert(c.encode_utf8(&mut [0; 4]));
-            typed(state, now);
+            if !list::filter(state, c.encode_utf8(&mut [0; 4])) {
+                state.composer.insert(c.encode_utf8(&mut [0; 4]));
+                typed(state, now);
+            }
         }
         Meaning::Nothing => {}
         Meaning::Do(Action::Interrupt) => interrupt(state, armed, now, effects),
         Meaning::Do(action) => act(state, action, now, effects),
     }
+    if state.composer.revision() != revision {
+        completion::follow(state, meaning);
+    }
 }
 
 pub(super) fn act(state: &mut State, action: Action, now: Instant, effects: &mut Vec<Effect>) {
-    if state.help_is_open() && scroll_help(state, action) || list::act(state, action, now, effects) {
+    if completion::act(state, action, now, effects) || list::act(state, action, now, effects) {
         return;
     }
     if race::act(state, action, effects) || replay::act(state, action) {
@@ -45,10 +51,7 @@ pub(super) fn act(state: &mut State, action: Action, now: Instant, effects: &mut
     }
     let columns = state.composer_columns();
     match action {
-        Action::Send => {
-            close_help(state);
-            send(state, now, effects);
-        }
+        Action::Send => send(state, now, effects),
         Action::NewLine => {
             state.composer.insert("\n");
             typed(state, now);
@@ -64,7 +67,7 @@ pub(super) fn act(state: &mut State, action: Action, now: Instant, effects: &mut
                 }
             }
         }
-        Action::Interrupt => {}
+        Action::Interrupt | Action::Choose | Action::Complete => {}
         Action::DeleteOrQuit if state.composer.is_empty() => effects.push(Effect::Quit(Exit::Quit)),
         Action::DeleteOrQuit => {
             state.composer.delete(Motion::Right, false);
@@ -72,11 +75,8 @@ pub(super) fn act(state: &mut State, action: Action, now: Instant, effects: &mut
         }
         Action::Suspend => effects.push(Effect::Suspend { by: SuspendedBy::Key }),
         Action::Repaint => effects.push(Effect::Repaint),
-        Action::Help => {
-            state.help_top = 0;
-            state.overlay = if state.help_is_open() { None } else { Some(Overlay::Help) };
-        }
-        Action::Commands => list::open_commands(state),
+        Action::Help => list::open_help(state),
+        Action::Commands => completion::open_commands(state),
         Action::Thinking => state.conversation.toggle_thinking(),
         Action::NextPanel => cycle_panel(state, 1),
         Action::PreviousPanel => cycle_panel(state, -1),
@@ -115,29 +115,9 @@ pub(super) fn act(state: &mut State, action: Action, now: Instant, effects: &mut
     }
 }
 
-/// The keys that scroll, while the help is open. The drawing keeps it within the text.
-pub(super) fn scroll_help(state: &mut State, action: Action) -> bool {
-    let page = isize::from(state.rows as i16 / 2).max(1);
-    let step = match action {
-        Action::Up | Action::ScrollUp => -1,
-        Action::Down | Action::ScrollDown => 1,
-        Action::PageUp => -page,
-        Action::PageDown => page,
-        _ => return false,
-    };
-    state.help_top = state.help_top.saturating_add_signed(step);
-    true
-}
-
 pub(super) fn scroll(state: &mut State, by: impl FnOnce(&mut Conversation)) {
     state.lay_out();
     by(&mut state.conversation);
-}
-
-pub(super) fn close_help(state: &mut State) {
-    if state.help_is_open() {
-        state.overlay = None;
-    }
 }
 
 /// Opens the next of the panels that the layout has no room for, and after the last one none.

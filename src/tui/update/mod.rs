@@ -1,22 +1,25 @@
 //! What each event does: `update(&mut State, Event, now) -> Vec<Effect>`. Pure: no I/O and no clock of its own.
 //!
-//! Keys are in `keys`, commands in `commands`, the way of a message in `send`, what the engine reports in
-//! `engine`, lists to choose from in `list`, themes in `looks`, races in `race`,
-//! recordings in `replay`.
+//! Keys are in `keys`, commands in `commands`, the way of a message in `send`, what the engine reports in `engine`,
+//! lists to choose from and pages to read in `list`, the palette of commands in `completion`, what is said of the answers
+//! that follow in `settings`, themes in `looks`, another model in `models`, races in `race`, recordings in `replay`.
 
 mod commands;
+mod completion;
 mod engine;
 mod keys;
 mod list;
 mod looks;
+mod models;
 mod race;
 mod replay;
 mod send;
+mod settings;
 
 use std::time::Instant;
 
+use super::completion::Completion;
 use super::event::{Effect, Event, Exit, Signal, SuspendedBy};
-use super::keys::Context;
 use super::state::{EngineState, QUIT_WINDOW, State};
 
 pub use send::{return_queue, submit_now};
@@ -26,15 +29,15 @@ pub fn update(state: &mut State, event: Event, now: Instant) -> Vec<Effect> {
     state.now = now;
     match event {
         Event::Key(key) => keys::on_key(state, key, now, &mut effects),
-        Event::Paste(text) if state.context() == Context::List => {
-            list::filter(state, &text);
-            state.dirty = true;
-        }
         Event::Paste(_) if !state.context().types() => {}
         Event::Paste(text) => {
-            state.composer.insert(&text);
-            state.overlay = None;
-            send::typed(state, now);
+            if !list::filter(state, &text) {
+                state.composer.insert(&text);
+                state.overlay = None;
+                state.completion = Completion::default();
+                send::typed(state, now);
+            }
+            state.dirty = true;
         }
         Event::Resize { columns, rows } => {
             (state.columns, state.rows) = (columns, rows);
@@ -44,6 +47,10 @@ pub fn update(state: &mut State, event: Event, now: Instant) -> Vec<Effect> {
         Event::Signal(Signal::Stop) => effects.push(Effect::Suspend { by: SuspendedBy::Signal }),
         Event::Signal(Signal::Continue) => effects.push(Effect::Repaint),
         Event::InputLost => effects.push(Effect::Quit(Exit::TerminalLost)),
+        Event::ModelsListed(_) | Event::EngineReleased | Event::ModelOpened(..) | Event::ModelRefused(_) => {
+            models::on_event(state, event, now, &mut effects);
+        }
+        Event::LogRead(result) => list::show_log(state, result),
         Event::Tick => on_tick(state, now, &mut effects),
         Event::Race { number, event } => race::on_event(state, number, &event, &mut effects),
         Event::Played(timed) => replay::played(state, *timed, now),
