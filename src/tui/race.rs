@@ -7,7 +7,7 @@ use std::thread::JoinHandle;
 use crate::bill::Books;
 use crate::engine::LaneId;
 use crate::race::verdict::{Measure, compare};
-use crate::race::{self, Plan, Race, Racer, Start};
+use crate::race::{self, Plan, Race, Racer, Start, Track, is_loading};
 
 use super::backend::Backend;
 use super::event::Event;
@@ -100,8 +100,13 @@ pub fn spawn(
     let stop = Arc::new(AtomicBool::new(false));
     let stopped = stop.clone();
     let thread = std::thread::Builder::new().name("race".into()).spawn(move || {
-        let submit = |request| backend.submit(request);
-        race::run(&plan, &submit, books.as_ref(), &stopped, &mut |event| {
+        let track = Track {
+            submit: &|request| backend.submit(request),
+            is_loading: &|lane| is_loading(&backend.snapshot(), lane),
+            books: books.as_ref(),
+            stop: &stopped,
+        };
+        race::run(&plan, &track, &mut |event| {
             send(Event::Race { number, event: Box::new(event) });
         });
     })?;

@@ -10,7 +10,7 @@ use ratatui::text::{Line, Span};
 
 use crate::race::table::{self, lines};
 use crate::race::verdict::{Measure, sentences};
-use crate::race::{Order, Racer, Standing};
+use crate::race::{Order, Racer, Standing, is_loading};
 
 use super::composer_view;
 use super::layout::{Layout, Mode};
@@ -47,7 +47,7 @@ fn draw_all(state: &State, skin: &Skin, frame: &mut Frame<'_>) -> usize {
         }
         top.push(skin.fit(Line::from(skin.dim(why)), columns));
     }
-    top.extend(table_lines(screen, skin, columns));
+    top.extend(table_lines(state, screen, skin, columns));
     let footer = u16::from(area.height > top.len() as u16 + 1);
     let mut rest = below(area, top.len() as u16);
     for (y, line) in (area.y..area.bottom()).zip(&top) {
@@ -109,7 +109,7 @@ fn measures(columns: usize) -> Vec<(Measure, usize)> {
 /// Columns of the sign, the lane's name and its mark.
 const NAME: usize = 15;
 
-fn table_lines(screen: &RaceScreen, skin: &Skin, columns: usize) -> Vec<Text> {
+fn table_lines(state: &State, screen: &RaceScreen, skin: &Skin, columns: usize) -> Vec<Text> {
     let measures = measures(columns);
     let heads = measures.iter().map(|(measure, columns)| {
         let head = match (measure, columns) {
@@ -122,8 +122,12 @@ fn table_lines(screen: &RaceScreen, skin: &Skin, columns: usize) -> Vec<Text> {
     let head = format!("{}{}", " ".repeat(NAME), heads.collect::<String>());
     let mut out = vec![skin.fit(Line::from(skin.dim(head)), columns)];
     let over = screen.is_over();
-    for (line, racer) in lines(&screen.race).iter().zip(&screen.race.racers) {
-        out.push(skin.fit(table_line(line, racer, &measures, over, skin, columns), columns));
+    let is_loading = |lane| state.snapshot().is_some_and(|engine| is_loading(engine, lane));
+    for (mut line, racer) in lines(&screen.race).into_iter().zip(&screen.race.racers) {
+        if line.standing == Standing::Waiting && is_loading(line.lane) {
+            line.state = "loads".to_owned();
+        }
+        out.push(skin.fit(table_line(&line, racer, &measures, over, skin, columns), columns));
     }
     out
 }

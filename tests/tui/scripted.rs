@@ -14,6 +14,8 @@ use tokio::sync::mpsc::UnboundedSender;
 
 pub const SCENARIO: &str = "ORTALK_TUI_SCENARIO";
 pub const LOG: &str = "ORTALK_TUI_LOG";
+/// A file to record into.
+pub const RECORD: &str = "ORTALK_TUI_RECORD";
 
 const ANSWER: &str = "The capital of France is Paris. Three things made it so:\n\n 1. the river crossing at the Île de la \
     Cité, where the road from the south met the boats of the Seine,\n 2. the court that settled there,\n 3. the roads and \
@@ -49,7 +51,7 @@ pub fn run(scenario: &str) {
         keys: Default::default(),
         themes: std::env::temp_dir().join("no-such-folder"),
         screen: ScreenSettings::default(),
-        record: std::env::var_os("ORTALK_TUI_RECORD").map(Into::into),
+        record: std::env::var_os(RECORD).map(Into::into),
         replay: None,
         log_file: std::env::var_os(LOG).map_or_else(|| std::env::temp_dir().join("ortalk-test.log"), Into::into),
     };

@@ -15,7 +15,7 @@ use super::run::{print_now, prompt};
 use super::session;
 use crate::cli::RaceArgs;
 use crate::engine::{ChatMessage, Role};
-use crate::race::{self, Order, Race, RaceEvent, Standing, Wishes};
+use crate::race::{self, Order, Race, RaceEvent, Standing, Track, Wishes, is_loading};
 use crate::recording::{Header, LaneClocks, Line, Recorder};
 use crate::wire::Snapshot;
 
@@ -49,7 +49,13 @@ pub fn run(args: RaceArgs) -> anyhow::Result<ExitCode> {
     }
     let mut progress = Progress::new();
     let mut clocks = LaneClocks::default();
-    race::run(&plan, &|request| engine.submit(request), Some(&books), &AtomicBool::new(false), &mut |event| {
+    let track = Track {
+        submit: &|request| engine.submit(request),
+        is_loading: &|lane| is_loading(&engine.snapshot(), lane),
+        books: Some(&books),
+        stop: &AtomicBool::new(false),
+    };
+    race::run(&plan, &track, &mut |event| {
         if let Some(recorder) = &recorder {
             let now = Instant::now();
             recorder.note(now, clocks.line(&event, now));
