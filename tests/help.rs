@@ -26,6 +26,7 @@ fn help_reads_well() {
         insta::assert_snapshot!("help_sys", help(&["sys", "--help"]));
         insta::assert_snapshot!("help_inspect", help(&["inspect", "--help"]));
         insta::assert_snapshot!("help_bench", help(&["bench", "--help"]));
+        insta::assert_snapshot!("help_chats", help(&["chats", "--help"]));
         insta::assert_snapshot!("help_cost", help(&["cost", "--help"]));
         insta::assert_snapshot!("help_report", help(&["report", "--help"]));
         insta::assert_snapshot!("help_pull", help(&["pull", "--help"]));
@@ -38,8 +39,8 @@ fn help_reads_well() {
 #[test]
 fn no_line_is_wider_than_a_hundred_columns() {
     let commands = [
-        "run", "race", "replay", "serve", "setup", "sys", "inspect", "bench", "cost", "report", "build", "pull",
-        "models",
+        "run", "race", "replay", "serve", "setup", "sys", "inspect", "bench", "chats", "cost", "report", "build",
+        "pull", "models",
     ]
     .map(|command| [command, "--help"]);
     for arguments in [&["--help"][..], &["-h"]].into_iter().chain(commands.iter().map(|words| &words[..])) {

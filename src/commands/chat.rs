@@ -3,21 +3,26 @@
 use std::process::ExitCode;
 use std::sync::Arc;
 
+use super::chats;
 use super::faults;
 use super::fetch::AfterFetch;
 use super::local_models::LocalModels;
 use super::session;
-use crate::cli::{ChatArgs, RecordArgs};
+use crate::cli::{ChatArgs, KeepArgs, RecordArgs};
+use crate::config::Settings;
 use crate::decoder::lane_processes;
+use crate::paths::Paths;
 use crate::telemetry::device::DeviceSampler;
 use crate::tui::{self, Backend, TuiOptions};
 
-pub fn run(args: &ChatArgs, recording: &RecordArgs) -> anyhow::Result<ExitCode> {
+pub fn run(keep: &KeepArgs, recording: &RecordArgs, args: &ChatArgs) -> anyhow::Result<ExitCode> {
     // Before anything is fetched: a script that meant `run` should not wait for a download to hear it.
     tui::require_terminal()?;
+    // A conversation that is not there is said before anything is fetched, too.
+    let paths = Paths::discover()?;
+    let chats = chats::options(keep, args, &Settings::load(&paths.settings_file())?, &paths)?;
     let prepared = session::prepare(args, AfterFetch::LeaveSignals)?;
     let mut sampler = DeviceSampler::new();
-    let paths = prepared.paths.clone();
     let settings = prepared.settings.clone();
     let (answers, books) = (prepared.answers.clone(), prepared.books("chat"));
     let models = Arc::new(LocalModels::new(args, prepared));
@@ -29,6 +34,7 @@ pub fn run(args: &ChatArgs, recording: &RecordArgs) -> anyhow::Result<ExitCode> 
         keys: settings.keys,
         themes: paths.themes(),
         screen: settings.screen,
+        chats: Some(chats),
         log_file: paths.log_file(),
         record: recording.record.clone(),
         replay: None,

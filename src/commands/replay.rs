@@ -27,6 +27,7 @@ pub fn run(args: &ReplayArgs) -> anyhow::Result<ExitCode> {
         },
         server: None,
         models: None,
+        chats: None,
         keys: settings.keys.clone(),
         theme: settings.theme.clone(),
         themes: paths.themes(),

@@ -69,10 +69,11 @@ pub fn prepare(args: &ChatArgs, after: AfterFetch) -> anyhow::Result<Prepared> {
 }
 
 /// The same for another model than the one that arguments and settings speak of: of them holds what is no model's own.
-pub fn prepare_other(args: &ChatArgs, model: &Path) -> anyhow::Result<Prepared> {
-    let model = Some(model.to_path_buf());
+pub fn prepare_other(args: &ChatArgs, name: &Path) -> anyhow::Result<Prepared> {
+    let model = Some(name.to_path_buf());
     let args = ChatArgs { model, npu_model: None, emulate_npu: false, lane: None, ..args.clone() };
     let paths = Paths::discover()?;
+    model_name::resolve(name, Purpose::Cpu, &paths)?;
     let mut settings = Settings::load(&paths.settings_file())?;
     settings.npu.model = None;
     prepare_with(&args, paths, settings, AfterFetch::LeaveSignals)

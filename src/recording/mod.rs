@@ -83,8 +83,11 @@ pub enum Line {
     /// A message was sent to be answered. The times of the answer's events count from here.
     Prompt {
         text: String,
-        /// Messages of the conversation before it.
-        turns: usize,
+        /// Questions that stand above it; what else stood there gives way to it.
+        questions: usize,
+        /// Nothing new is asked: the last answer goes on.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        continues: bool,
     },
     /// An event of the answer.
     Answer {

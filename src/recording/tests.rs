@@ -63,7 +63,7 @@ fn lines() -> Vec<Line> {
         Line::Engine { snapshot: Box::new(snapshot) },
         Line::EngineFailed { error: "no library".into() },
         Line::Device { sample: Box::new(sample()) },
-        Line::Prompt { text: "What is \"it\"?".into(), turns: 2 },
+        Line::Prompt { text: "What is \"it\"?".into(), questions: 2, continues: true },
         Line::Answer { event: event() },
         Line::Cancelled,
         Line::Lost,
@@ -117,8 +117,8 @@ fn what_is_written_is_read() {
 fn a_line_reads_as_the_format_says() {
     let line = |line: Line| serde_json::to_value(Timed { at_ms: Milliseconds(12.5), line }).unwrap();
     assert_eq!(
-        line(Line::Prompt { text: "hi".into(), turns: 0 }),
-        json!({"at_ms": 12.5, "type": "prompt", "text": "hi", "turns": 0})
+        line(Line::Prompt { text: "hi".into(), questions: 0, continues: false }),
+        json!({"at_ms": 12.5, "type": "prompt", "text": "hi", "questions": 0})
     );
     assert_eq!(line(Line::End), json!({"at_ms": 12.5, "type": "end"}));
     assert_eq!(

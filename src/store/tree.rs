@@ -1,7 +1,7 @@
 //! A conversation as a tree: each message knows the one that it follows, so that an edited question and a second answer
 //! stand beside the first ones. The head says which way through the tree is the conversation as it is shown and sent.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use chrono::{DateTime, Utc};
 
@@ -13,6 +13,8 @@ pub struct Message {
     pub parent: Option<u32>,
     pub time: DateTime<Utc>,
     pub text: String,
+    /// What stands on the screen, where that is shorter than the text.
+    pub shown: Option<String>,
     /// Of an answer; a question has none.
     pub answer: Option<Answer>,
     /// It is left out, with all that follows it.
@@ -51,11 +53,24 @@ impl Tree {
             Record::Begin { .. } => {}
             Record::System(text) => self.system = text.clone(),
             Record::Title(text) => self.title = Some(text.clone()),
-            Record::Question { id, parent, time, text } => self.add(*id, *parent, *time, text.clone(), None),
-            Record::Answer { id, parent, time, model } => {
-                let answer = Answer { model: model.clone(), ..Answer::default() };
-                self.add(*id, *parent, *time, String::new(), Some(answer));
-            }
+            Record::Question { id, parent, time, text, shown } => self.add(Message {
+                id: *id,
+                parent: *parent,
+                time: *time,
+                text: text.clone(),
+                shown: shown.clone(),
+                answer: None,
+                deleted: false,
+            }),
+            Record::Answer { id, parent, time, model } => self.add(Message {
+                id: *id,
+                parent: *parent,
+                time: *time,
+                text: String::new(),
+                shown: None,
+                answer: Some(Answer { model: model.clone(), ..Answer::default() }),
+                deleted: false,
+            }),
             Record::Lane { id, lane, emulated, why } => {
                 if let Some(message) = self.message_mut(*id)
                     && let Some(answer) = &mut message.answer
@@ -84,19 +99,21 @@ impl Tree {
         }
     }
 
-    fn add(&mut self, id: u32, parent: Option<u32>, time: DateTime<Utc>, text: String, answer: Option<Answer>) {
+    fn add(&mut self, mut message: Message) {
+        let id = message.id;
         if self.places.contains_key(&id) {
             return;
         }
         // A parent whose line was lost: the message follows what came before it.
-        let parent = match parent {
-            Some(parent) if !self.places.contains_key(&parent) => self.head,
-            parent => parent,
-        };
+        if message.parent.is_some_and(|parent| !self.places.contains_key(&parent)) {
+            message.parent = self.head;
+        }
         self.places.insert(id, self.messages.len());
-        self.children.entry(parent).or_default().push(id);
-        self.messages.push(Message { id, parent, time, text, answer, deleted: false });
-        if self.is_visible(id) {
+        self.children.entry(message.parent).or_default().push(id);
+        // The head is visible, and so is what follows it; that is nearly every message.
+        let visible = message.parent == self.head || message.parent.is_none_or(|parent| self.is_visible(parent));
+        self.messages.push(message);
+        if visible {
             self.head = Some(id);
         }
     }
@@ -182,7 +199,15 @@ impl Tree {
 
     /// Those that were not deleted.
     pub fn visible(&self) -> impl Iterator<Item = &Message> {
-        self.messages.iter().filter(|message| self.is_visible(message.id))
+        // A parent comes before its children, so each message is looked at once.
+        let mut hidden = HashSet::new();
+        self.messages.iter().filter(move |message| {
+            let is_hidden = message.deleted || message.parent.is_some_and(|parent| hidden.contains(&parent));
+            if is_hidden {
+                hidden.insert(message.id);
+            }
+            !is_hidden
+        })
     }
 
     pub fn is_empty(&self) -> bool {
@@ -205,7 +230,7 @@ impl Tree {
             return Some(title.clone());
         }
         let first = self.path().first().copied().or_else(|| self.visible().next())?;
-        first_words(&first.text)
+        first_words(first.shown.as_ref().unwrap_or(&first.text))
     }
 
     /// Records that make this tree again, each answer in one piece.
@@ -213,10 +238,10 @@ impl Tree {
         let mut records = Vec::new();
         records.extend(self.system.clone().map(|text| Record::System(Some(text))));
         records.extend(self.title.clone().map(Record::Title));
-        for Message { id, parent, time, text, answer, .. } in &self.messages {
+        for Message { id, parent, time, text, shown, answer, .. } in &self.messages {
             let (id, parent, time) = (*id, *parent, *time);
             let Some(answer) = answer else {
-                records.push(Record::Question { id, parent, time, text: text.clone() });
+                records.push(Record::Question { id, parent, time, text: text.clone(), shown: shown.clone() });
                 continue;
             };
             records.push(Record::Answer { id, parent, time, model: answer.model.clone() });
@@ -317,6 +342,7 @@ mod tests {
         tree.apply(&Record::Delete(1));
         // The other answer is shown in its place.
         assert_eq!((path(&tree), tree.siblings(4)), (vec![0, 4], vec![4]));
+        assert_eq!(tree.visible().map(|message| message.id).collect::<Vec<_>>(), [0, 4, 5]);
         assert!(!tree.is_visible(3) && tree.is_visible(4) && !tree.is_visible(99));
         tree.apply(&Record::Head(Some(3)));
         assert_eq!(path(&tree), [0, 4], "no way leads to what was deleted");

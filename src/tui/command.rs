@@ -94,10 +94,75 @@ pub const COMMANDS: &[Command] = &[
         parse: |rest| Some(Typed::Race(rest)),
     },
     Command {
+        name: "/copy",
+        takes: "nothing, 'code', or 'code' and its number",
+        help: "copy the last answer, or code in it",
+        parse: |rest| Some(Typed::Copy(copying(rest)?)),
+    },
+    Command {
         name: "/theme",
         takes: "a theme's name, or nothing",
         help: "choose a colour theme",
         parse: |rest| Some(Typed::Theme(rest)),
+    },
+    Command {
+        name: "/mouse",
+        takes: "on, off, or nothing",
+        help: "take the mouse, or leave it alone",
+        parse: |rest| match rest {
+            "" => Some(Typed::Mouse(None)),
+            "on" => Some(Typed::Mouse(Some(true))),
+            "off" => Some(Typed::Mouse(Some(false))),
+            _ => None,
+        },
+    },
+    Command {
+        name: "/open",
+        takes: "words to look for, or nothing",
+        help: "go on with another conversation",
+        parse: |rest| chats(ChatCommand::Open(rest)),
+    },
+    Command {
+        name: "/regenerate",
+        takes: "",
+        help: "answer the last message again",
+        parse: |rest| alone(rest, Typed::Chats(ChatCommand::Regenerate)),
+    },
+    Command {
+        name: "/continue",
+        takes: "",
+        help: "go on with an answer that was cut",
+        parse: |rest| alone(rest, Typed::Chats(ChatCommand::Continue)),
+    },
+    Command {
+        name: "/rename",
+        takes: "a title",
+        help: "call this conversation by another title",
+        parse: |rest| (!rest.is_empty()).then_some(Typed::Chats(ChatCommand::Rename(rest))),
+    },
+    Command {
+        name: "/delete",
+        takes: "",
+        help: "delete this conversation",
+        parse: |rest| alone(rest, Typed::Chats(ChatCommand::Delete)),
+    },
+    Command {
+        name: "/undo",
+        takes: "",
+        help: "take the last deletion back",
+        parse: |rest| alone(rest, Typed::Chats(ChatCommand::Undo)),
+    },
+    Command {
+        name: "/export",
+        takes: "a file's name ending in .md or .json, or nothing",
+        help: "write this conversation to a file",
+        parse: |rest| chats(ChatCommand::Export(rest)),
+    },
+    Command {
+        name: "/save",
+        takes: "",
+        help: "keep this conversation, after --no-save",
+        parse: |rest| alone(rest, Typed::Chats(ChatCommand::Save)),
     },
     Command { name: "/quit", takes: "", help: "leave ortalk", parse: |rest| alone(rest, Typed::Quit) },
     Command { name: "/exit", takes: "", help: "", parse: |rest| alone(rest, Typed::Quit) },
@@ -122,6 +187,21 @@ const LANE_TAKES: &str = "a message, or nothing";
 const NPU: Option<LaneId> = Some(LaneId::Npu);
 const CPU: Option<LaneId> = Some(LaneId::Cpu);
 const REMOTE: Option<LaneId> = Some(LaneId::Remote);
+
+/// Code is counted from 1.
+fn copying(rest: &str) -> Option<Copying> {
+    match rest.split_once(char::is_whitespace) {
+        None if rest.is_empty() => Some(Copying::Answer),
+        None => (rest == "code").then_some(Copying::Code(None)),
+        Some(("code", number)) => Some(Copying::Code(Some(number.trim().parse().ok().filter(|n| *n > 0)?))),
+        Some(_) => None,
+    }
+}
+
+#[allow(clippy::unnecessary_wraps)] // as the table wants it
+fn chats(command: ChatCommand<'_>) -> Option<Typed<'_>> {
+    Some(Typed::Chats(command))
+}
 
 fn alone<'a>(rest: &str, typed: Typed<'a>) -> Option<Typed<'a>> {
     rest.is_empty().then_some(typed)
@@ -159,12 +239,16 @@ pub enum Typed<'a> {
     },
     /// Messages from now on: think before answering, or do not.
     Think(bool),
+    Copy(Copying),
+    /// Take the mouse or leave it; `None` changes which.
+    Mouse(Option<bool>),
     /// The model of this name; an empty one shows the list.
     Model(&'a str),
     /// The colour theme of this name; an empty one shows the list.
     Theme(&'a str),
     /// A race of the lanes with this message; an empty one means the last.
     Race(&'a str),
+    Chats(ChatCommand<'a>),
     Message(Message<'a>),
     /// A word behind a slash that is no command; it is never sent to the model by mistake.
     Unknown(&'a str),
@@ -175,11 +259,35 @@ pub enum Typed<'a> {
     },
 }
 
+/// What concerns conversations as a whole.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ChatCommand<'a> {
+    /// The list of them, those with these words.
+    Open(&'a str),
+    Rename(&'a str),
+    Delete,
+    /// Takes the last deletion back.
+    Undo,
+    /// To the file of this name; an empty one leaves the name to ortalk.
+    Export(&'a str),
+    Save,
+    Regenerate,
+    Continue,
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Message<'a> {
     pub text: &'a str,
     /// In place of what holds for all messages, `None` within being the router's choice.
     pub lane: Option<Option<LaneId>>,
+}
+
+/// What of the last answer is copied.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Copying {
+    Answer,
+    /// The block of code with this number, from 1; without one, the last.
+    Code(Option<usize>),
 }
 
 pub fn parse(typed: &str) -> Typed<'_> {
@@ -233,6 +341,12 @@ mod tests {
             ("/think on ", Typed::Think(true)),
             ("/think\noff", Typed::Think(false)),
             ("/think about it", Typed::Misused { word: "/think", takes: "on or off" }),
+            ("/copy", Typed::Copy(Copying::Answer)),
+            ("/copy code", Typed::Copy(Copying::Code(None))),
+            ("/copy code  2", Typed::Copy(Copying::Code(Some(2)))),
+            ("/copy code 0", Typed::Misused { word: "/copy", takes: "nothing, 'code', or 'code' and its number" }),
+            ("/copy that", Typed::Misused { word: "/copy", takes: "nothing, 'code', or 'code' and its number" }),
+            ("/theme ", Typed::Theme("")),
             ("/lane npu", Typed::Lane(npu)),
             ("/lane", Typed::Misused { word: "/lane", takes: "npu, cpu, remote or auto" }),
             ("/policy", Typed::Policy(None)),
@@ -241,6 +355,8 @@ mod tests {
             ("/system Be\nbrief. ", Typed::System("Be\nbrief.")),
             ("/set temperature  0.7", Typed::Set { name: "temperature", value: "0.7" }),
             ("/set", Typed::Set { name: "", value: "" }),
+            ("/mouse", Typed::Mouse(None)),
+            ("/mouse off", Typed::Mouse(Some(false))),
             ("/quit", Typed::Quit),
             ("/exit ", Typed::Quit),
             ("/quit now", Typed::Misused { word: "/quit", takes: "nothing behind it" }),

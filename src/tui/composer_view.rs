@@ -4,6 +4,7 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::{Position, Rect};
 use ratatui::text::Line;
 
+use super::chats;
 use super::consent::{self, Gate};
 use super::keys::{Action, Context};
 use super::layout::{COMPOSER_MARGIN, Layout, Mode};
@@ -51,13 +52,13 @@ fn placeholder(state: &State) -> String {
     if let (EngineState::Ready(_), Some(name)) = (&state.engine, &state.models.opening) {
         return format!("Message; {} is being loaded", one_line(name));
     }
-    let text = match state.engine {
-        EngineState::Loading { .. } => "Type while the model loads",
-        EngineState::Failed(_) => "Ctrl-C twice, or /quit, to leave",
-        EngineState::Ready(_) if state.busy() => "Type while it answers; Esc cancels",
-        EngineState::Ready(_) => "Message",
-    };
-    text.to_string()
+    let key = |action| state.keys.say(action);
+    match state.engine {
+        EngineState::Loading { .. } => "Type while the model loads".to_owned(),
+        EngineState::Failed(_) => format!("{} twice, or /quit, to leave", key(Action::Interrupt)),
+        EngineState::Ready(_) if state.busy() => format!("Type while it answers; {} cancels", key(Action::Escape)),
+        EngineState::Ready(_) => "Message".to_owned(),
+    }
 }
 
 pub fn draw_queue(state: &State, skin: &Skin, area: Rect, buffer: &mut Buffer) {
@@ -119,13 +120,13 @@ fn hints(state: &State, skin: &Skin, layout: &Layout, columns: usize) -> Text {
 /// What must be said now, in place of the keys.
 pub fn message(state: &State, skin: &Skin) -> Option<Text> {
     if state.quit_armed.is_some() {
-        let key = state.keys.key(Context::Compose, Action::Interrupt).unwrap_or_default();
+        let key = state.keys.say(Action::Interrupt);
         return Some(Line::from(skin.styled(skin.theme.warning, format!("   press {key} again to quit"))));
     }
     if state.gate == Gate::Asking {
-        return Some(Line::from(skin.styled(skin.theme.warning, format!("   {}", consent::KEYS))));
+        return Some(Line::from(skin.styled(skin.theme.warning, format!("   {}", consent::keys(state)))));
     }
-    let hint = state.hint.as_ref()?;
+    let Some(hint) = &state.hint else { return chats::view::footer(state, skin, state.columns.into()) };
     Some(Line::from(skin.styled(skin.theme.warning, format!("   {hint}"))))
 }
 

@@ -35,11 +35,21 @@ pub struct Conversation {
     height: usize,
     /// What models thought is shown as a whole.
     unfolded: bool,
+    /// Text that is followed moves up by several rows at a time.
+    in_steps: bool,
 }
 
 impl Default for Conversation {
     fn default() -> Self {
-        Self { blocks: Vec::new(), above: vec![0], view: View::Follow, columns: 1, height: 1, unfolded: false }
+        Self {
+            blocks: Vec::new(),
+            above: vec![0],
+            view: View::Follow,
+            columns: 1,
+            height: 1,
+            unfolded: false,
+            in_steps: false,
+        }
     }
 }
 
@@ -118,11 +128,57 @@ impl Conversation {
         }
     }
 
+    /// Says which message of the tree a block is.
+    pub fn set_message(&mut self, block: usize, message: u32) {
+        if let Some(block) = self.blocks.get_mut(block) {
+            block.message = Some(message);
+        }
+    }
+
+    /// The block that this message is.
+    pub fn block_of(&self, message: u32) -> Option<usize> {
+        self.blocks.iter().position(|block| block.message == Some(message))
+    }
+
+    /// Leaves so many blocks.
+    pub fn truncate(&mut self, blocks: usize) {
+        if blocks >= self.blocks.len() {
+            return;
+        }
+        self.blocks.truncate(blocks);
+        self.count();
+        if let View::At { top, seen } = self.view {
+            let last = Anchor { block: blocks, place: Place::Header };
+            let within = |anchor: Anchor| if anchor.block < blocks { anchor } else { last };
+            self.view = View::At { top: within(top), seen: within(seen) };
+        }
+    }
+
+    /// Scrolls a block into view, as much of it as there is room for; what is in view stays where it is.
+    pub fn reveal(&mut self, block: usize) {
+        let Some(rows) = self.blocks.get(block).map(Block::rows) else { return };
+        // The gap below it does not matter.
+        let first = self.row_of(Anchor { block, place: Place::Header });
+        let end = first + rows.saturating_sub(1);
+        let top = self.top_row();
+        if first < top || rows > self.height {
+            self.scroll_to(first);
+        } else if end > top + self.height {
+            self.scroll_to(end - self.height);
+        }
+    }
+
     /// The turns as the model should see them. A question that got no answer at all is left out.
+    #[cfg(test)]
     pub fn messages(&self) -> Vec<ChatMessage> {
+        self.messages_above(self.blocks.len())
+    }
+
+    /// The turns above a block, likewise.
+    pub fn messages_above(&self, block: usize) -> Vec<ChatMessage> {
         let mut messages: Vec<ChatMessage> = Vec::new();
         let mut question: Option<&str> = None;
-        for block in &self.blocks {
+        for block in self.blocks.iter().take(block) {
             match &block.kind {
                 Kind::User => question = Some(&block.raw),
                 Kind::Answer(_) if !block.raw.is_empty() => {
@@ -179,13 +235,29 @@ impl Conversation {
         self.above.partition_point(|above| *above <= row).saturating_sub(1)
     }
 
+    /// Whether text that is followed moves up by several rows at a time: each move sends most of the screen.
+    pub fn move_in_steps(&mut self, in_steps: bool) {
+        self.in_steps = in_steps;
+    }
+
+    /// The rows of a step, which stand empty below the text at first.
+    fn step(&self) -> usize {
+        (self.height / 4).clamp(1, 8)
+    }
+
     /// The first row in view.
     pub fn top_row(&self) -> usize {
         let last_top = self.total_rows().saturating_sub(self.height);
         match self.view {
+            View::Follow if self.in_steps => last_top.next_multiple_of(self.step()),
             View::Follow => last_top,
             View::At { top, .. } => self.row_of(top).min(last_top),
         }
+    }
+
+    /// Rows of the view.
+    pub fn height(&self) -> usize {
+        self.height
     }
 
     pub fn is_following(&self) -> bool {
@@ -203,7 +275,8 @@ impl Conversation {
     }
 
     pub fn scroll_by(&mut self, rows: isize) {
-        let top = self.top_row().saturating_add_signed(rows);
+        let last_top = self.total_rows().saturating_sub(self.height);
+        let top = self.top_row().min(last_top).saturating_add_signed(rows);
         self.scroll_to(top);
     }
 
@@ -231,15 +304,13 @@ impl Conversation {
     }
 
     pub fn clear(&mut self) {
-        *self = Self { columns: self.columns, height: self.height, unfolded: self.unfolded, ..Self::default() };
-    }
-
-    /// Keeps the first so many messages, as `messages` counts them.
-    pub fn keep_messages(&mut self, count: usize) {
-        while self.messages().len() > count {
-            self.blocks.pop();
-        }
-        self.count();
+        *self = Self {
+            columns: self.columns,
+            height: self.height,
+            unfolded: self.unfolded,
+            in_steps: self.in_steps,
+            ..Self::default()
+        };
     }
 
     /// The rows in view: which block, and what of it.

@@ -15,6 +15,8 @@ use crate::log_file;
 use crate::recording::Recording;
 
 use super::backend::{Backend, Models, OpenedModel, RefusedModel};
+use super::chats::{ChatOptions, Shelf, Wish};
+use super::clipboard::Clipboard;
 use super::event::{Effect, Event, Exit, SuspendedBy};
 use super::frames::FrameLimiter;
 use super::race::{self, RunningRace};
@@ -57,8 +59,11 @@ struct Driver {
     recorder: Option<ScreenRecorder>,
     race: Option<RunningRace>,
     player: Option<Player>,
+    /// Kept conversations.
+    shelf: Option<Shelf>,
     sender: UnboundedSender<Message>,
     limiter: FrameLimiter,
+    clipboard: Clipboard,
 }
 
 /// What the screen is fed from.
@@ -67,6 +72,7 @@ pub struct Sources {
     pub models: Option<Arc<dyn Models>>,
     pub sample: Option<Sample>,
     pub books: Option<Books>,
+    pub chats: Option<ChatOptions>,
     pub recorder: Option<ScreenRecorder>,
     /// Played in place of an engine, with its speed.
     pub recording: Option<(Recording, f64)>,
@@ -84,10 +90,10 @@ pub fn run(state: State, skin: Skin, sources: Sources) -> io::Result<Exit> {
         },
         terminal::give_back,
     )?;
-    let screen = Screen::enter(&state.log_file)?;
+    let screen = Screen::enter(&state.log_file, state.mouse)?;
     let (keys, open) = (sender.clone(), sender.clone());
     input::spawn(move |event| keys.send(Message::Event(event)).is_ok(), move || !open.is_closed())?;
-    let Sources { load, models, sample, books, recorder, recording } = sources;
+    let Sources { load, models, sample, books, chats, recorder, recording } = sources;
     let played = sender.clone();
     let player = recording.map(|(recording, speed)| {
         Player::start(recording, speed, move |event| {
@@ -102,6 +108,10 @@ pub fn run(state: State, skin: Skin, sources: Sources) -> io::Result<Exit> {
     if let Some(sample) = sample {
         spawn_sampler(sample, sender.clone())?;
     }
+    let copies = sender.clone();
+    let clipboard = Clipboard::new(state.connection, move |outcome| {
+        let _ = copies.send(Message::Event(Event::Clipboard(outcome)));
+    });
     let mut driver = Driver {
         state,
         skin,
@@ -114,9 +124,14 @@ pub fn run(state: State, skin: Skin, sources: Sources) -> io::Result<Exit> {
         recorder,
         race: None,
         player,
+        shelf: None,
         sender,
         limiter: FrameLimiter::default(),
+        clipboard,
     };
+    if let Some(chats) = chats {
+        driver.open_shelf(chats)?;
+    }
     let result = runtime.block_on(driver.run(receiver));
     // The screen first, then the engine, whose threads may take a moment.
     let race = driver.race.take().and_then(RunningRace::stop);
@@ -163,7 +178,7 @@ impl Driver {
     async fn run(&mut self, mut receiver: UnboundedReceiver<Message>) -> io::Result<Exit> {
         loop {
             let now = Instant::now();
-            let frame = self.state.dirty.then(|| self.limiter.next(now));
+            let frame = self.state.dirty.then(|| self.limiter.next(now, self.state.pace));
             if frame.is_some_and(|at| at <= now) {
                 self.draw(now)?;
                 continue;
@@ -196,6 +211,7 @@ impl Driver {
 
     fn draw(&mut self, now: Instant) -> io::Result<()> {
         self.state.dirty = false;
+        self.shelf.iter_mut().for_each(Shelf::settle);
         self.skin.theme = self.state.looks.theme();
         let (state, skin) = (&mut self.state, &self.skin);
         self.screen.draw(|frame| view::draw(state, skin, now, frame))?;
@@ -289,6 +305,7 @@ impl Driver {
 
     fn handle(&mut self, event: Event) -> io::Result<Option<Exit>> {
         let now = Instant::now();
+        self.state.chats.wall = chrono::Utc::now();
         self.recorder.iter_mut().for_each(|recorder| recorder.note(&event, now));
         let effects = update(&mut self.state, event, now);
         if let Some(recorder) = &mut self.recorder {
@@ -342,6 +359,20 @@ impl Driver {
                     return self.handle(Event::Snapshot(snapshot));
                 }
             }
+            Effect::TakeMouse(on) => self.screen.take_mouse(on)?,
+            Effect::Copy(text) => {
+                let sequence = self.clipboard.copy(text);
+                self.screen.send(&sequence.unwrap_or_default())?;
+            }
+            Effect::CopyByTerminal(text) => {
+                let sequence = self.clipboard.copy_by_terminal(&text);
+                self.screen.send(&sequence.unwrap_or_default())?;
+            }
+            Effect::Chats(wish) => {
+                if let Some(news) = self.shelf.as_mut().and_then(|shelf| shelf.perform(wish)) {
+                    return self.handle(Event::Chats(news));
+                }
+            }
             Effect::ListModels => self.switcher.list(self.sender.clone())?,
             Effect::OpenModel(name) => self.switcher.open(name, self.sender.clone())?,
             Effect::ReadLog => self.read_log()?,
@@ -367,6 +398,20 @@ impl Driver {
 type Answered = Result<RoutingDecision, String>;
 
 impl Driver {
+    fn open_shelf(&mut self, chats: ChatOptions) -> io::Result<()> {
+        let sender = self.sender.clone();
+        let tell = move |news| drop(sender.send(Message::Event(Event::Chats(news))));
+        let shelf = self.shelf.insert(Shelf::open(chats.store, tell)?);
+        if let Some(id) = chats.resume {
+            self.state.chats.is_opening = true;
+            shelf
+                .perform(Wish::Open { id, writes: chats.saves })
+                .map(|news| self.handle(Event::Chats(news)))
+                .transpose()?;
+        }
+        Ok(())
+    }
+
     /// On a thread of its own: the tokenizer may take its time.
     fn ask_router(
         &self,

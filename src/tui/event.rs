@@ -11,6 +11,8 @@ use crate::recording::Timed;
 use crate::telemetry::device::DeviceSample;
 
 use super::backend::ModelEntry;
+use super::chats::{News, Wish};
+use super::clipboard::Outcome;
 
 #[derive(Debug, Clone)]
 pub enum Event {
@@ -59,13 +61,27 @@ pub enum Event {
     Played(Box<Timed>),
     /// There is no line left.
     PlayedAll,
+    /// What the disk says of kept conversations.
+    Chats(News),
     /// The end of the log file, or why it cannot be read.
     LogRead(Result<String, String>),
     /// A deadline that `State::deadline` named has come.
     Tick,
     Signal(Signal),
+    /// Only where the program has the mouse.
+    Mouse(Mouse),
+    /// What became of a text that was to be copied.
+    Clipboard(Outcome),
     /// The terminal is gone: nobody reads or types any more.
     InputLost,
+}
+
+/// A place is counted from the upper left corner, in cells.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mouse {
+    WheelUp,
+    WheelDown,
+    Click { column: u16, row: u16 },
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -104,12 +120,20 @@ pub enum Effect {
     PauseReplay(bool),
     /// Read the engine's state; answered by `Event::Snapshot`.
     RefreshSnapshot,
+    /// Copy a text to the clipboard that the reader has; answered by `Event::Clipboard`.
+    Copy(String),
+    /// Copy a text by way of the terminal alone; answered likewise.
+    CopyByTerminal(String),
+    /// What concerns kept conversations; performed in their order.
+    Chats(Wish),
     /// Ask which models there are, off this thread; answered by `Event::ModelsListed`.
     ListModels,
     /// Load the model of this name, off this thread; answered by `Event::ModelOpened` or `Event::ModelRefused`.
     OpenModel(String),
     /// Read the end of the log file, off this thread; answered by `Event::LogRead`.
     ReadLog,
+    /// Take the mouse, or leave it to the terminal.
+    TakeMouse(bool),
     /// Give the terminal back and stop the process until it is continued.
     Suspend {
         by: SuspendedBy,

@@ -7,7 +7,9 @@
 mod answer;
 mod backend;
 mod block;
+mod chats;
 mod chord;
+mod clipboard;
 mod command;
 mod completion;
 mod composer;
@@ -21,6 +23,7 @@ mod fixtures;
 mod format;
 mod frames;
 mod glyphs;
+mod held;
 mod help;
 mod input;
 mod keymap;
@@ -46,7 +49,7 @@ mod state;
 mod strip;
 mod switch;
 mod terminal;
-mod text;
+pub(crate) mod text;
 mod theme;
 mod title;
 mod transcript;
@@ -65,6 +68,7 @@ use crate::recording::{Header, Recorder, Recording, RecordingError};
 use crate::telemetry::device::DeviceSample;
 
 pub use backend::{Backend, ModelEntry, Models, OpenedModel, RefusedModel};
+pub use chats::ChatOptions;
 pub use event::Exit;
 pub use keymap::KeysError;
 pub use theme::ThemeError;
@@ -91,6 +95,8 @@ pub struct TuiOptions {
     /// Where themes of the reader's own lie.
     pub themes: PathBuf,
     pub screen: ScreenSettings,
+    /// Where conversations are kept; `None` keeps none.
+    pub chats: Option<ChatOptions>,
     /// Where standard output and error go while the screen is open.
     pub log_file: PathBuf,
     /// A file, which must not be there, to record the run into.
@@ -135,6 +141,7 @@ pub fn run(options: TuiOptions) -> Result<Exit, TuiError> {
     let mut looks = looks::Looks::new(palette::Depth::new(options.screen.colours));
     looks.add_folder(&options.themes);
     looks.choose_first(options.theme.as_deref())?;
+    let connection = clipboard::Connection::detect();
     let skin = skin::Skin { theme: looks.theme(), glyphs: glyphs::Glyphs::new(options.screen.unicode) };
     require_terminal()?;
     let mut state = state::State::new(options.answers, options.log_file, Instant::now());
@@ -142,7 +149,13 @@ pub fn run(options: TuiOptions) -> Result<Exit, TuiError> {
     state.models.are_there = options.models.is_some();
     state.server = options.server;
     state.looks = looks;
+    state.set_pace(frames::Pace::new(options.screen.pace, connection.over_ssh));
+    state.connection = connection;
+    state.mouse = options.screen.mouse;
     state.prices = options.books.as_ref().and_then(Books::prices).cloned();
+    if let Some(chats) = &options.chats {
+        state.chats = chats::Chats::new(chats);
+    }
     let header = Header::now(state.prices.clone());
     let recorder = options.record.as_deref().map(|path| Recorder::create(path, &header)).transpose()?;
     if let Some((recording, speed)) = &options.replay {
@@ -154,6 +167,7 @@ pub fn run(options: TuiOptions) -> Result<Exit, TuiError> {
         models: options.models,
         sample: options.sample,
         books: options.books,
+        chats: options.chats,
         recorder: recorder.map(record::ScreenRecorder::new),
         recording: options.replay,
     };

@@ -5,11 +5,12 @@ use pretty_assertions::assert_eq;
 
 use super::conversation::Kind;
 use super::event::{Effect, Event};
-use super::fixtures::{ANSWER, Desk, ms, snapshot, snapshot_with};
+use super::fixtures::{ANSWER, Desk, decision, ms, snapshot, snapshot_with};
 use super::state::Overlay;
 use super::view::tests::screens;
 use crate::engine::{
-    FinishReason, Finished, GenerationEvent, LaneId, LaneState, PrefillProgress, Role, Timings, Token, Usage,
+    FinishReason, Finished, GenerationEvent, LaneId, LaneState, PrefillProgress, Role, RoutingDecision, Timings, Token,
+    Usage,
 };
 use crate::ledger::EntryEnergy;
 use crate::race::{Plan, RaceEvent};
@@ -25,6 +26,8 @@ fn race(desk: &mut Desk, event: RaceEvent) -> Vec<Effect> {
 fn began(desk: &mut Desk, lane: LaneId) {
     let at = desk.now;
     race(desk, RaceEvent::Began { lane, round: 0, at });
+    let decision = RoutingDecision { lane, emulated: lane == NPU, ..decision() };
+    race(desk, RaceEvent::Answer { lane, event: GenerationEvent::Routed(decision) });
     let progress = PrefillProgress { done: 40, total: 40, reused: 0 };
     race(desk, RaceEvent::Answer { lane, event: GenerationEvent::PrefillProgress(progress) });
 }

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use crate::engine::{LaneId, Role};
+use crate::engine::LaneId;
 use crate::recording::{LaneClocks, Line, Recorder};
 use crate::wire;
 
@@ -61,11 +61,10 @@ impl ScreenRecorder {
                 Effect::Submit(request) => {
                     self.submitted = Some(now);
                     // As it is shown: what was attached to it is not.
-                    let asked = state.conversation.blocks().iter().rev().find(|block| block.kind == Kind::User);
-                    let text = asked.map(|block| block.shown().to_owned()).unwrap_or_default();
-                    let system = request.messages.iter().filter(|message| message.role == Role::System);
-                    let turns = request.messages.len().saturating_sub(system.count() + 1);
-                    self.recorder.note(now, Line::Prompt { text, turns });
+                    let mut asked = state.conversation.blocks().iter().filter(|block| block.kind == Kind::User);
+                    let questions = asked.clone().count().saturating_sub(1);
+                    let text = asked.next_back().map(|block| block.shown().to_owned()).unwrap_or_default();
+                    self.recorder.note(now, Line::Prompt { text, questions, continues: request.continue_last });
                 }
                 Effect::CancelGeneration => self.recorder.note(now, Line::Cancelled),
                 Effect::Race { plan, .. } => {

@@ -120,7 +120,7 @@ fn space_pauses_and_nothing_can_be_asked() {
 fn an_answer_that_was_made_again_takes_the_place_of_the_old_one() {
     let (mut recording, _) = recorded(talk);
     let prompt = recording.lines.iter().rposition(|timed| matches!(timed.line, Line::Prompt { .. })).unwrap();
-    recording.lines[prompt].line = Line::Prompt { text: "Again".into(), turns: 0 };
+    recording.lines[prompt].line = Line::Prompt { text: "Again".into(), questions: 0, continues: false };
     let desk = played(&recording, usize::MAX);
     let messages = desk.state.conversation.messages();
     assert_eq!(messages.iter().map(|message| message.content.as_str()).collect::<Vec<_>>(), ["Again", "Rome, since"]);

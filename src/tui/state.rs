@@ -4,18 +4,19 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use crate::bill::Bill;
-use crate::engine::{
-    AnswerSettings, ChatMessage, ChatRequest, EngineSnapshot, LaneState, LaneStatus, Parameter, Role, RoutingDecision,
-};
+use crate::engine::{AnswerSettings, ChatRequest, EngineSnapshot, LaneState, LaneStatus, Parameter, RoutingDecision};
 use crate::ledger::{Prices, Total};
 use crate::telemetry::device::DeviceSample;
 
 use super::answer::Answer;
-use super::command;
+use super::chats::{Ask, ChatList, Chats};
+use super::clipboard::Connection;
 use super::completion::Completion;
 use super::composer::{Composer, Draft};
 use super::consent::{Consent, Gate};
 use super::conversation::Conversation;
+use super::frames::Pace;
+use super::held::Held;
 use super::keymap::Keymap;
 use super::keys::Context;
 use super::layout::Layout;
@@ -26,6 +27,7 @@ use super::panels::Panel;
 use super::picker::Picker;
 use super::race::RaceScreen;
 use super::replay::Replay;
+use super::text::sanitize::one_line;
 
 /// Ctrl-C quits when it is pressed again within this time.
 pub const QUIT_WINDOW: Duration = Duration::from_secs(2);
@@ -49,13 +51,14 @@ pub enum Overlay {
     List(Picker),
     /// Over the whole screen.
     Race,
+    Chats(ChatList),
 }
 
 impl Overlay {
     pub fn panel(&self) -> Option<Panel> {
         match self {
             Self::Panel(panel) => Some(*panel),
-            Self::Page(_) | Self::List(_) | Self::Race => None,
+            Self::Page(_) | Self::List(_) | Self::Chats(_) | Self::Race => None,
         }
     }
 }
@@ -94,6 +97,7 @@ pub struct State {
     pub columns: u16,
     pub rows: u16,
     pub conversation: Conversation,
+    pub chats: Chats,
     pub composer: Composer,
     /// Messages that wait for the engine or for the running answer.
     pub queue: Vec<Draft>,
@@ -122,6 +126,12 @@ pub struct State {
     /// Those in force.
     pub keys: Keymap,
     pub looks: Looks,
+    pub pace: Pace,
+    pub held: Held,
+    /// The program has the mouse.
+    pub mouse: bool,
+    /// Where the reader sits.
+    pub connection: Connection,
     /// A short message in the footer, gone with the next key.
     pub hint: Option<String>,
     /// When Ctrl-C was pressed.
@@ -145,6 +155,7 @@ impl State {
             columns: 80,
             rows: 24,
             conversation: Conversation::default(),
+            chats: Chats::default(),
             composer: Composer::default(),
             queue: Vec::new(),
             gate: Gate::Open,
@@ -164,11 +175,20 @@ impl State {
             models: ModelsState::default(),
             keys: Keymap::default(),
             looks: Looks::new(Depth::Full),
+            pace: Pace::Full,
+            held: Held::default(),
+            mouse: true,
+            connection: Connection::default(),
             hint: None,
             quit_armed: None,
             now,
             dirty: true,
         }
+    }
+
+    pub fn set_pace(&mut self, pace: Pace) {
+        self.pace = pace;
+        self.conversation.move_in_steps(pace == Pace::Low);
     }
 
     pub fn snapshot(&self) -> Option<&EngineSnapshot> {
@@ -195,9 +215,11 @@ impl State {
     pub fn context(&self) -> Context {
         match self.overlay {
             Some(Overlay::List(_) | Overlay::Page(_)) => Context::List,
+            Some(Overlay::Chats(_)) => Context::Chats,
             Some(Overlay::Panel(_)) | None if self.completion.is_open() => Context::List,
             _ if self.replay.is_some() => Context::Replay,
             Some(Overlay::Race) => Context::Race,
+            None if self.chats.selected.is_some() => Context::Message,
             Some(Overlay::Panel(_)) | None => Context::Compose,
         }
     }
@@ -231,6 +253,11 @@ impl State {
         layout
     }
 
+    /// What the conversation is called.
+    pub fn title(&self) -> Option<String> {
+        self.chats.tree.title().map(|title| one_line(&title)).or_else(|| self.conversation.title())
+    }
+
     /// Brings the wrapped lines up to date with the text and the size.
     pub fn lay_out(&mut self) -> Layout {
         let layout = self.layout();
@@ -241,10 +268,9 @@ impl State {
 
     /// What would be sent to answer what was typed.
     pub fn request(&self, typed: &Draft) -> ChatRequest {
-        let (message, lane) = command::message(typed);
-        let turns = self.conversation.messages().into_iter();
-        let request = self.settings.request(turns.chain([ChatMessage::new(Role::User, message.sent())]));
-        ChatRequest { lane: lane.unwrap_or(request.lane), ..request }
+        let Ask { turns, continues, lane } = self.chats.ask(&self.conversation, typed);
+        let request = self.settings.request(turns);
+        ChatRequest { lane: lane.unwrap_or(request.lane), continue_last: continues, ..request }
     }
 
     /// When `update` wants a `Tick`, if nothing else happens before.
@@ -257,6 +283,6 @@ impl State {
             EngineState::Ready(_) | EngineState::Failed(_) => None,
         };
         let quit = self.quit_armed.map(|at| at + QUIT_WINDOW);
-        [loading, quit, self.preview.due, self.refresh].into_iter().flatten().min()
+        [loading, quit, self.preview.due, self.refresh, self.held.due()].into_iter().flatten().min()
     }
 }

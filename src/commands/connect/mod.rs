@@ -15,8 +15,8 @@ use anyhow::{Context, bail};
 
 use self::backend::Asked;
 use self::models::ServerModels;
-use super::session;
-use crate::cli::{ChatArgs, ConnectArgs, RecordArgs};
+use super::{chats, session};
+use crate::cli::{ChatArgs, ConnectArgs, KeepArgs, RecordArgs};
 use crate::config::Settings;
 use crate::engine::Sampling;
 use crate::paths::Paths;
@@ -26,13 +26,20 @@ use crate::tui::{self, Backend, TuiOptions};
 /// The variable that is looked into where none is named; `ortalk serve` looks there, too.
 const KEY_VARIABLE: &str = "ORTALK_API_KEY";
 
-pub fn run(url: &str, connect: &ConnectArgs, recording: &RecordArgs, args: &ChatArgs) -> anyhow::Result<ExitCode> {
+pub fn run(
+    url: &str,
+    connect: &ConnectArgs,
+    keep: &KeepArgs,
+    recording: &RecordArgs,
+    args: &ChatArgs,
+) -> anyhow::Result<ExitCode> {
     tui::require_terminal()?;
     check(args)?;
     let endpoint = Endpoint::parse(url, key(connect.api_key_env.as_deref(), &|name| std::env::var(name).ok())?)
         .context("--connect is not right")?;
     let paths = Paths::discover()?;
     let settings = Settings::load(&paths.settings_file())?;
+    let chats = chats::options(keep, args, &settings, &paths)?;
     let answers = session::answer_settings(args, &settings, &Sampling::default())?;
     let asked = Asked {
         first: Some((answers.sampling.clone(), answers.max_tokens)),
@@ -53,6 +60,7 @@ pub fn run(url: &str, connect: &ConnectArgs, recording: &RecordArgs, args: &Chat
         keys: settings.keys.clone(),
         themes: paths.themes(),
         screen: settings.screen,
+        chats: Some(chats),
         log_file: paths.log_file(),
         record: recording.record.clone(),
         replay: None,

@@ -13,7 +13,7 @@ use super::super::page::Page;
 use super::super::state::{Overlay, State};
 use super::super::text;
 use super::send::cancel;
-use super::{looks, models, race, settings};
+use super::{chats, copy, looks, models, mouse, race, settings};
 
 pub(super) fn run_command(state: &mut State, now: Instant, effects: &mut Vec<Effect>) {
     let typed = state.composer.text().to_string();
@@ -32,6 +32,7 @@ pub(super) fn run_command(state: &mut State, now: Instant, effects: &mut Vec<Eff
             if state.busy() {
                 cancel(state, now, effects);
             }
+            chats::close(state, effects);
             clear(state);
         }
         Typed::Race(text) => {
@@ -52,15 +53,23 @@ pub(super) fn run_command(state: &mut State, now: Instant, effects: &mut Vec<Eff
                 (None, false) => "answers without thinking from now on".to_string(),
             });
         }
+        Typed::Chats(command) => chats::command(state, command, now, effects),
         Typed::Model(name) => {
             let name = name.to_owned();
             state.composer.take();
             models::model(state, &name, effects);
         }
-        Typed::Theme(name) => {
-            let name = name.to_owned();
+        Typed::Copy(what) => {
             state.composer.take();
-            looks::theme(state, &name);
+            copy::copy(state, what, effects);
+        }
+        Typed::Mouse(on) => {
+            state.composer.take();
+            mouse::switch(state, on, effects);
+        }
+        Typed::Theme(name) => {
+            state.composer.take();
+            looks::theme(state, name);
         }
         Typed::Unknown(word) => {
             let word = text::truncate(word, 20, "...");

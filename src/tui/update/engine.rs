@@ -8,6 +8,7 @@ use super::super::consent;
 use super::super::conversation::{Block, Kind, Level};
 use super::super::event::{Effect, Event};
 use super::super::state::{EngineState, REFRESH_PERIOD, State};
+use super::chats;
 use super::send::{return_queue, submit};
 
 pub fn on_event(state: &mut State, event: Event, now: Instant, effects: &mut Vec<Effect>) {
@@ -36,11 +37,10 @@ pub fn on_event(state: &mut State, event: Event, now: Instant, effects: &mut Vec
             }
         }
         Event::Generation(event) => on_generation(state, event, now, effects),
-        Event::GenerationLost => {
-            if state.busy() {
-                close_answer(state, Some((Level::Error, "error: the lane ended without a word".to_string())));
-                after_answer(state, false, now, effects);
-            }
+        Event::GenerationLost if state.busy() => {
+            let ending = (Level::Error, "error: the lane ended without a word".to_string());
+            close_answer(state, "error", Some(ending), effects);
+            after_answer(state, false, now, effects);
         }
         Event::Previewed { revision, result } => {
             state.preview.asked = None;
@@ -92,6 +92,7 @@ fn on_generation(state: &mut State, event: GenerationEvent, now: Instant, effect
                 header.lane = Some(decision.lane);
                 header.emulated = decision.emulated;
             }
+            chats::on_lane(state, decision.lane, decision.emulated, None, effects);
             // A lane that failed is opened again for whoever names it.
             let lanes = state.snapshot().map(|snapshot| snapshot.lanes.as_slice()).unwrap_or_default();
             if !lanes.iter().any(|lane| lane.id == decision.lane && lane.state == LaneState::Ready) {
@@ -115,25 +116,29 @@ fn on_generation(state: &mut State, event: GenerationEvent, now: Instant, effect
             }
             state.conversation.think(block, &token.thinking);
             state.conversation.append(block, &token.text);
+            chats::said(state, &token.text, &token.thinking, effects);
         }
         GenerationEvent::TrailingText { thinking, text, .. } => {
             state.conversation.think(block, &thinking);
             state.conversation.append(block, &text);
+            chats::said(state, &text, &thinking, effects);
         }
         GenerationEvent::LaneChanged(change) => {
             if let Some(header) = state.conversation.header_mut(block) {
                 header.lane = Some(change.to);
                 header.emulated = change.emulated;
             }
-            let LaneChange { from, to, after_tokens, reason, .. } = change;
+            let LaneChange { from, to, after_tokens, emulated, reason, .. } = change;
             let tokens = if after_tokens == 1 { "token" } else { "tokens" };
             let reason = super::super::text::sanitize::one_line(&reason);
-            state.conversation.add_mark(block, format!("{from} to {to} after {after_tokens} {tokens}: {reason}"));
+            let mark = format!("{from} to {to} after {after_tokens} {tokens}: {reason}");
+            state.conversation.add_mark(block, mark.clone());
+            chats::on_lane(state, to, emulated, Some(mark), effects);
             effects.push(Effect::RefreshSnapshot);
         }
         GenerationEvent::Finished(finished) => {
             let failed = matches!(finished.reason, FinishReason::Error(_));
-            close_answer(state, ending(&finished.reason, finished.usage));
+            close_answer(state, finished.reason.name(), ending(&finished.reason, finished.usage), effects);
             after_answer(state, !failed, now, effects);
         }
     }
@@ -162,7 +167,7 @@ fn ending(reason: &FinishReason, usage: Usage) -> Option<(Level, String)> {
 }
 
 /// Marks the running answer as over and writes its measured numbers into its header.
-pub fn close_answer(state: &mut State, ending: Option<(Level, String)>) {
+pub fn close_answer(state: &mut State, finish: &str, ending: Option<(Level, String)>, effects: &mut Vec<Effect>) {
     let Some(answer) = state.answer.as_mut() else { return };
     answer.over = true;
     let speed = answer.tokens_per_second();
@@ -178,6 +183,7 @@ pub fn close_answer(state: &mut State, ending: Option<(Level, String)>) {
         header.tokens_per_second = speed;
         header.ending = ending;
     }
+    chats::ended(state, finish, effects);
 }
 
 fn after_answer(state: &mut State, go_on: bool, now: Instant, effects: &mut Vec<Effect>) {

@@ -9,15 +9,13 @@ use super::super::consent::{self, Gate};
 use super::super::conversation::Conversation;
 use super::super::event::{Effect, Exit, SuspendedBy};
 use super::super::keymap::Meaning;
-use super::super::keys::Action;
+use super::super::keys::{Action, Context};
 use super::super::layout::Mode;
 use super::super::panels;
 use super::super::state::{Overlay, QUIT_WINDOW, State};
 use super::completion;
-use super::list;
-use super::race;
-use super::replay;
 use super::send::{cancel, return_queue, send, typed};
+use super::{chats, list, race, replay};
 
 pub(super) fn on_key(state: &mut State, key: KeyEvent, now: Instant, effects: &mut Vec<Effect>) {
     state.dirty = true;
@@ -27,6 +25,9 @@ pub(super) fn on_key(state: &mut State, key: KeyEvent, now: Instant, effects: &m
     let revision = state.composer.revision();
     match meaning {
         Meaning::Type(c) if state.gate == Gate::Asking => consent::answer(state, c, now, effects),
+        Meaning::Type(c) if state.context() == Context::Chats => {
+            chats::type_into_list(state, c.encode_utf8(&mut [0; 4]), effects);
+        }
         Meaning::Type(c) => {
             if !list::filter(state, c.encode_utf8(&mut [0; 4])) {
                 state.composer.insert(c.encode_utf8(&mut [0; 4]));
@@ -35,7 +36,10 @@ pub(super) fn on_key(state: &mut State, key: KeyEvent, now: Instant, effects: &m
         }
         Meaning::Nothing => {}
         Meaning::Do(Action::Interrupt) => interrupt(state, armed, now, effects),
-        Meaning::Do(action) => act(state, action, now, effects),
+        Meaning::Do(action) => {
+            state.held.let_go();
+            act(state, action, now, effects);
+        }
     }
     if state.composer.revision() != revision {
         completion::follow(state, meaning);
@@ -43,10 +47,13 @@ pub(super) fn on_key(state: &mut State, key: KeyEvent, now: Instant, effects: &m
 }
 
 pub(super) fn act(state: &mut State, action: Action, now: Instant, effects: &mut Vec<Effect>) {
-    if completion::act(state, action, now, effects) || list::act(state, action, now, effects) {
+    if completion::act(state, action, now, effects)
+        || list::act(state, action, now, effects)
+        || chats::act(state, action, now, effects)
+    {
         return;
     }
-    if race::act(state, action, effects) || replay::act(state, action) {
+    if race::act(state, action, now, effects) || replay::act(state, action) {
         return;
     }
     let columns = state.composer_columns();
@@ -67,7 +74,26 @@ pub(super) fn act(state: &mut State, action: Action, now: Instant, effects: &mut
                 }
             }
         }
-        Action::Interrupt | Action::Choose | Action::Complete => {}
+        Action::Interrupt
+        | Action::Choose
+        | Action::Complete
+        | Action::OpenChats
+        | Action::RenameChat
+        | Action::DeleteChat
+        | Action::SelectPrevious
+        | Action::SelectNext
+        | Action::MessageUp
+        | Action::MessageDown
+        | Action::CopyMessage
+        | Action::EditMessage
+        | Action::AnswerAgain
+        | Action::GoOn
+        | Action::Branch
+        | Action::DeleteMessage
+        | Action::UndoDelete
+        | Action::PreviousVersion
+        | Action::NextVersion
+        | Action::LeaveMessage => {}
         Action::DeleteOrQuit if state.composer.is_empty() => effects.push(Effect::Quit(Exit::Quit)),
         Action::DeleteOrQuit => {
             state.composer.delete(Motion::Right, false);
@@ -148,6 +174,8 @@ pub(super) fn interrupt(state: &mut State, armed: Option<Instant>, now: Instant,
         return;
     }
     state.overlay = None;
+    state.chats.selected = None;
+    state.chats.redo = None;
     if state.busy() {
         cancel(state, now, effects);
     } else if !state.composer.is_empty() || !state.queue.is_empty() {

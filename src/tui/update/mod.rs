@@ -2,15 +2,19 @@
 //!
 //! Keys are in `keys`, commands in `commands`, the way of a message in `send`, what the engine reports in `engine`,
 //! lists to choose from and pages to read in `list`, the palette of commands in `completion`, what is said of the answers
-//! that follow in `settings`, themes in `looks`, another model in `models`, races in `race`, recordings in `replay`.
+//! that follow in `settings`, themes in `looks`, another model in `models`, what is said and kept as a tree in `chats`,
+//! races in `race`, recordings in `replay`, the mouse in `mouse`, copying in `copy`.
 
+mod chats;
 mod commands;
 mod completion;
+mod copy;
 mod engine;
 mod keys;
 mod list;
 mod looks;
 mod models;
+mod mouse;
 mod race;
 mod replay;
 mod send;
@@ -20,6 +24,7 @@ use std::time::Instant;
 
 use super::completion::Completion;
 use super::event::{Effect, Event, Exit, Signal, SuspendedBy};
+use super::keys::Context;
 use super::state::{EngineState, QUIT_WINDOW, State};
 
 pub use send::{return_queue, submit_now};
@@ -29,9 +34,14 @@ pub fn update(state: &mut State, event: Event, now: Instant) -> Vec<Effect> {
     state.now = now;
     match event {
         Event::Key(key) => keys::on_key(state, key, now, &mut effects),
-        Event::Paste(_) if !state.context().types() => {}
+        Event::Paste(text) if state.context() == Context::Chats => {
+            chats::type_into_list(state, &text, &mut effects);
+            state.dirty = true;
+        }
+        Event::Paste(_) if !state.context().types() && state.context() != Context::Message => {}
         Event::Paste(text) => {
             if !list::filter(state, &text) {
+                state.chats.selected = None;
                 state.composer.insert(&text);
                 state.overlay = None;
                 state.completion = Completion::default();
@@ -47,6 +57,7 @@ pub fn update(state: &mut State, event: Event, now: Instant) -> Vec<Effect> {
         Event::Signal(Signal::Stop) => effects.push(Effect::Suspend { by: SuspendedBy::Signal }),
         Event::Signal(Signal::Continue) => effects.push(Effect::Repaint),
         Event::InputLost => effects.push(Effect::Quit(Exit::TerminalLost)),
+        Event::Chats(news) => chats::on_news(state, news, now, &mut effects),
         Event::ModelsListed(_) | Event::EngineReleased | Event::ModelOpened(..) | Event::ModelRefused(_) => {
             models::on_event(state, event, now, &mut effects);
         }
@@ -55,6 +66,8 @@ pub fn update(state: &mut State, event: Event, now: Instant) -> Vec<Effect> {
         Event::Race { number, event } => race::on_event(state, number, &event, &mut effects),
         Event::Played(timed) => replay::played(state, *timed, now),
         Event::PlayedAll => replay::over(state),
+        Event::Mouse(mouse) => mouse::on_mouse(state, mouse, now, &mut effects),
+        Event::Clipboard(outcome) => copy::on_outcome(state, outcome, &mut effects),
         Event::EngineLoaded(_)
         | Event::EngineFailed(_)
         | Event::Snapshot(_)
@@ -77,6 +90,9 @@ fn on_tick(state: &mut State, now: Instant, effects: &mut Vec<Effect>) {
     if matches!(state.engine, EngineState::Loading { .. }) {
         state.dirty = true; // it shows how long it takes
     }
+    if state.held.has_come(now) {
+        state.dirty = true;
+    }
     if state.refresh.is_some_and(|due| now >= due) {
         state.refresh = None;
         effects.push(Effect::RefreshSnapshot);
@@ -85,6 +101,9 @@ fn on_tick(state: &mut State, now: Instant, effects: &mut Vec<Effect>) {
         send::ask_router(state, effects);
     }
 }
+
+#[cfg(test)]
+mod chats_tests;
 
 #[cfg(test)]
 mod tests;

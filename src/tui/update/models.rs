@@ -51,12 +51,14 @@ pub fn on_event(state: &mut State, event: Event, now: Instant, effects: &mut Vec
     match event {
         Event::ModelsListed(result) => listed(state, result),
         Event::EngineReleased => {
-            engine::close_answer(state, Some((Level::Warning, "cut: there is no room for two models".to_owned())));
+            let ending = (Level::Warning, "cut: there is no room for two models".to_owned());
+            engine::close_answer(state, "cancelled", Some(ending), effects);
             state.engine = EngineState::Loading { since: now };
         }
         Event::ModelOpened(snapshot, answers) => opened(state, snapshot, *answers, now, effects),
         Event::ModelRefused(error) => {
             let name = state.models.opening.take().unwrap_or_default();
+            state.hint = None;
             let goes_on = state.snapshot().map(|snapshot| format!("\n{} goes on.", snapshot.model));
             let text = format!("{name} cannot answer: {error}{}", goes_on.unwrap_or_default());
             state.conversation.add(Kind::Notice(Level::Error), &text);
@@ -76,7 +78,7 @@ fn listed(state: &mut State, result: Result<Vec<ModelEntry>, String>) {
         Ok(entries) => {
             let open = entries.iter().find(|entry| entry.is_open).map(|entry| entry.name.clone());
             let item = |entry: ModelEntry| {
-                let detail = if entry.is_open { format!("{}, answers now", entry.about) } else { entry.about };
+                let detail = if entry.is_open { format!("answers now, {}", entry.about) } else { entry.about };
                 Item { id: entry.name.clone(), label: entry.name, detail }
             };
             let mut picker = Picker::new(Purpose::Model, "model", entries.into_iter().map(item).collect());
@@ -93,7 +95,7 @@ fn opened(
     now: Instant,
     effects: &mut Vec<Effect>,
 ) {
-    state.models.opening = None;
+    (state.models.opening, state.hint) = (None, None);
     // What was set by hand stays.
     for parameter in Parameter::ALL.into_iter().filter(|parameter| !state.changed.contains(parameter)) {
         parameter.copy(&answers, &mut state.settings);

@@ -1,16 +1,21 @@
 //! What `/race` does, what keys do while a race is on the screen, and what is left of it in the conversation.
 
+use std::time::Instant;
+
 use crate::engine::{ChatMessage, Role};
 use crate::race::table::lines;
 use crate::race::verdict::sentences;
 use crate::race::{self, RaceEvent, Wishes};
 
-use super::super::conversation::{AnswerHeader, Kind, Level};
-use super::super::event::Effect;
+use super::super::answer::Answer;
+use super::super::composer::Draft;
+use super::super::conversation::{Kind, Level};
+use super::super::event::{Effect, Event};
 use super::super::keys::Action;
 use super::super::race::RaceScreen;
 use super::super::state::{Overlay, State};
 use super::super::text::sanitize::{one_line, sanitize};
+use super::{chats, engine};
 
 /// Races the lanes with a new message, or with the last one.
 pub(super) fn begin(state: &mut State, text: &str, effects: &mut Vec<Effect>) {
@@ -22,7 +27,7 @@ pub(super) fn begin(state: &mut State, text: &str, effects: &mut Vec<Effect>) {
         state.hint = Some("there is no engine to race with yet".to_owned());
         return;
     };
-    let mut turns = state.conversation.messages();
+    let mut turns = state.conversation.messages_above(usize::MAX);
     let asks = !text.is_empty();
     if asks {
         turns.push(ChatMessage::new(Role::User, text));
@@ -63,7 +68,7 @@ pub(super) fn on_event(state: &mut State, number: u64, event: &RaceEvent, effect
 }
 
 /// Whether the race on the screen takes the action.
-pub(super) fn act(state: &mut State, action: Action, effects: &mut Vec<Effect>) -> bool {
+pub(super) fn act(state: &mut State, action: Action, now: Instant, effects: &mut Vec<Effect>) -> bool {
     if !matches!(state.overlay, Some(Overlay::Race)) {
         return false;
     }
@@ -84,7 +89,7 @@ pub(super) fn act(state: &mut State, action: Action, effects: &mut Vec<Effect>) 
         // A race that is played again runs to its end.
         Action::Escape if !screen.is_over() && state.replay.is_some() => {}
         Action::Escape if !screen.is_over() => cancel(state, effects),
-        Action::Escape | Action::Send if screen.is_over() => close(state),
+        Action::Escape | Action::Send if screen.is_over() => close(state, now, effects),
         Action::Suspend | Action::Repaint => return false,
         Action::DeleteOrQuit => return false,
         _ => {}
@@ -111,28 +116,22 @@ fn cancel(state: &mut State, effects: &mut Vec<Effect>) {
 
 /// Leaves the race: what was asked and the answer of the lane that the reader looks at become part of the conversation,
 /// with the numbers of all lanes below them.
-pub(super) fn close(state: &mut State) {
+pub(super) fn close(state: &mut State, now: Instant, effects: &mut Vec<Effect>) {
     state.overlay = None;
     let Some(screen) = state.race.take() else { return };
     let race = &screen.race;
-    let kept = screen.focused().and_then(|racer| Some((racer, racer.done().last()?)));
-    if screen.asks {
-        state.conversation.add(Kind::User, &race.start.prompt);
-        if let Some((racer, run)) = kept {
-            let header = AnswerHeader {
-                model: race.start.model.clone(),
-                lane: Some(racer.entrant.lane),
-                emulated: racer.entrant.emulated,
-                ttft: run.ttft(),
-                tokens_per_second: run.rate(),
-                ..AnswerHeader::default()
-            };
-            let block = state.conversation.add(Kind::Answer(header), "");
-            state.conversation.think(block, &run.thinking);
-            state.conversation.append(block, &run.text);
+    let kept = screen.focused().and_then(|racer| racer.done().last()).filter(|_| screen.asks);
+    if let Some(run) = kept {
+        // As if it had been asked for alone.
+        state.chats.redo = None;
+        let block = chats::begin(state, &Draft::from(race.start.prompt.as_str()), race.start.model.clone(), effects);
+        state.answer = Some(Answer::new(block, run.began));
+        state.bill = None;
+        for event in &run.events {
+            engine::on_event(state, Event::Generation(event.clone()), now, effects);
         }
     }
-    let level = if kept.is_some() { Level::Info } else { Level::Warning };
+    let level = if race.over == Some(false) { Level::Info } else { Level::Warning };
     state.conversation.add(Kind::Notice(level), &summary(&screen));
     state.conversation.follow();
 }

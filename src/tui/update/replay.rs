@@ -7,13 +7,15 @@ use crate::recording::{Line, Timed};
 use crate::telemetry::Reading;
 
 use super::super::answer::Answer;
-use super::super::conversation::{AnswerHeader, Kind, Level};
+use super::super::chats::Redo;
+use super::super::composer::Draft;
+use super::super::conversation::{Kind, Level};
 use super::super::event::{Effect, Event};
 use super::super::keys::Action;
 use super::super::race::RaceScreen;
 use super::super::state::{Overlay, State};
 use super::commands::clear;
-use super::{engine, race};
+use super::{chats, engine, race};
 
 /// A line whose time has come.
 pub(super) fn played(state: &mut State, timed: Timed, now: Instant) {
@@ -40,9 +42,15 @@ pub(super) fn played(state: &mut State, timed: Timed, now: Instant) {
             let energy = Reading::Unavailable("it is a replay".to_owned());
             Event::Billed(Box::new(Bill { entry: *entry, energy, complaint: None }))
         }
-        Line::Prompt { text, turns } => return ask(state, &text, turns, now),
-        Line::Cancelled => return engine::close_answer(state, Some((Level::Warning, "cancelled".to_owned()))),
-        Line::Cleared => return clear(state),
+        Line::Prompt { text, questions, continues } => return ask(state, &text, questions, continues, now),
+        Line::Cancelled => {
+            let ending = Some((Level::Warning, "cancelled".to_owned()));
+            return engine::close_answer(state, "cancelled", ending, effects);
+        }
+        Line::Cleared => {
+            chats::close(state, effects);
+            return clear(state);
+        }
         Line::Race { start, asks } => {
             state.races += 1;
             state.race = Some(RaceScreen::new(state.races, *start, asks));
@@ -58,7 +66,7 @@ pub(super) fn played(state: &mut State, timed: Timed, now: Instant) {
         Line::RaceClosed { lane } => {
             if let Some(screen) = &mut state.race {
                 screen.look_at(lane);
-                race::close(state);
+                race::close(state, now, effects);
             }
             return;
         }
@@ -76,18 +84,26 @@ pub(super) fn over(state: &mut State) {
     }
 }
 
-fn ask(state: &mut State, text: &str, turns: usize, now: Instant) {
-    // An answer that was made again takes the place of the old one.
-    state.conversation.keep_messages(turns);
-    state.conversation.add(Kind::User, text);
+fn ask(state: &mut State, text: &str, questions: usize, continues: bool, now: Instant) {
+    state.chats.redo = redo(state, text, questions, continues);
     let model = state.snapshot().map(|snapshot| snapshot.model.clone()).unwrap_or_default();
-    let header = AnswerHeader { model, running: true, ..AnswerHeader::default() };
-    let block = state.conversation.add(Kind::Answer(header), "");
+    let block = chats::begin(state, &Draft::from(text), model, &mut Vec::new());
     state.answer = Some(Answer::new(block, now));
     state.bill = None;
     if let Some(replay) = &mut state.replay {
         replay.submitted = Some(now);
     }
+}
+
+/// What of the conversation gives way to a question with so many above it.
+fn redo(state: &State, text: &str, questions: usize, continues: bool) -> Option<Redo> {
+    let blocks = state.conversation.blocks();
+    if continues {
+        let answer = blocks.iter().rev().find(|block| matches!(block.kind, Kind::Answer(_)))?;
+        return answer.message.map(Redo::Continue);
+    }
+    let old = blocks.iter().filter(|block| block.kind == Kind::User).nth(questions)?;
+    old.message.map(|id| if old.shown() == text { Redo::Again(id) } else { Redo::Edit(id) })
 }
 
 /// Whether a replay takes the action: nothing can be asked there.

@@ -443,7 +443,7 @@ fn a_terminal_that_is_gone_ends_the_program() {
 }
 
 fn any_event() -> impl Strategy<Value = u8> {
-    0u8..46
+    0u8..58
 }
 
 /// One of everything that can happen, by number.
@@ -494,6 +494,10 @@ fn happen(desk: &mut Desk, event: u8, size: (u16, u16)) {
         42 => drop(desk.key(F(2))),
         43 => drop(desk.event(Event::LogRead(Ok("one\ntwo\x1b[2J".into())))),
         44 => drop(desk.send("/set")),
+        45 => drop(desk.event(Event::Key(KeyEvent::new(Up, KeyModifiers::ALT)))),
+        46 => drop(desk.ctrl('o')),
+        47..56 => drop(desk.key(Char(char::from(b"ermbdukhl"[usize::from(event - 47)])))),
+        56 => drop(desk.send("/undo")),
         _ => drop(desk.event(Event::Tick)),
     }
     desk.wait(37);
@@ -516,8 +520,12 @@ proptest! {
         events in prop::collection::vec((any_event(), (0u16..140, 0u16..50)), 1..60)
     ) {
         let mut desk = Desk::ready();
+        desk.state.chats.has_store = true;
         for (event, size) in events {
             happen(&mut desk, event, size);
+            let blocks: Vec<u32> = desk.state.conversation.blocks().iter().filter_map(|block| block.message).collect();
+            let path: Vec<u32> = desk.state.chats.tree.path().iter().map(|message| message.id).collect();
+            prop_assert_eq!(blocks, path);
             super::super::view::tests::render(&mut desk, size.0, size.1);
         }
     }
