@@ -5,7 +5,7 @@ use std::cell::Cell;
 use std::fs::{File, OpenOptions};
 use std::io::{BufWriter, ErrorKind, Write};
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Instant;
@@ -98,11 +98,8 @@ fn keep(mut file: BufWriter<File>, lines: &Receiver<Timed>, path: PathBuf, failu
     let result = (|| {
         while let Ok(first) = lines.recv() {
             write_line(&mut file, &first)?;
-            loop {
-                match lines.try_recv() {
-                    Ok(line) => write_line(&mut file, &line)?,
-                    Err(TryRecvError::Empty | TryRecvError::Disconnected) => break,
-                }
+            while let Ok(line) = lines.try_recv() {
+                write_line(&mut file, &line)?;
             }
             file.flush()?;
         }

@@ -10,8 +10,6 @@ use super::event::Event;
 /// How the screen sees the recording that it plays.
 #[derive(Debug, Clone)]
 pub struct Replay {
-    /// When it was recorded.
-    pub recorded: String,
     pub speed: f64,
     pub length: Duration,
     /// Of the line that was played last.
@@ -26,7 +24,6 @@ pub struct Replay {
 impl Replay {
     pub fn new(recording: &Recording, speed: f64) -> Self {
         Self {
-            recorded: recording.header.time.clone(),
             speed,
             length: recording.length(),
             at: Duration::ZERO,
