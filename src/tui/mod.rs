@@ -52,6 +52,8 @@ mod terminal;
 pub(crate) mod text;
 mod theme;
 mod title;
+mod token_mark;
+mod trace;
 mod transcript;
 mod update;
 mod view;
@@ -62,7 +64,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use crate::bill::Books;
-use crate::config::{KeySettings, ScreenSettings};
+use crate::config::{KeySettings, Panels, ScreenSettings};
 use crate::engine::AnswerSettings;
 use crate::recording::{Header, Recorder, Recording, RecordingError};
 use crate::telemetry::device::DeviceSample;
@@ -152,6 +154,7 @@ pub fn run(options: TuiOptions) -> Result<Exit, TuiError> {
     state.set_pace(frames::Pace::new(options.screen.pace, connection.over_ssh));
     state.connection = connection;
     state.mouse = options.screen.mouse;
+    state.panels.hidden = options.screen.panels == Panels::Hidden;
     state.prices = options.books.as_ref().and_then(Books::prices).cloned();
     if let Some(chats) = &options.chats {
         state.chats = chats::Chats::new(chats);

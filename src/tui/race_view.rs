@@ -36,7 +36,7 @@ fn draw_all(state: &State, skin: &Skin, frame: &mut Frame<'_>) -> usize {
     let area = frame.area();
     let buffer = frame.buffer_mut();
     buffer.set_style(area, skin.theme.text);
-    let mode = Layout::new(area.width, area.height, 1, 0).mode;
+    let mode = Layout::new(area.width, area.height, 1, 0, true).mode;
     let columns = usize::from(area.width);
     let has_why = area.height >= 12;
     let mut top = vec![title(state, screen, skin, columns, has_why)];

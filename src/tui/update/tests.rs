@@ -6,8 +6,6 @@ use proptest::prelude::*;
 
 use super::super::conversation::{Block, Kind, Level};
 use super::super::fixtures::{Desk, bill, decision, lane_change, ms, snapshot, snapshot_with};
-use super::super::panels::Panel;
-use super::super::state::Overlay;
 use super::*;
 use crate::engine::{ContextTrim, FinishReason, GenerationEvent, LaneId, LaneState, Role, RoutingDecision};
 
@@ -396,32 +394,6 @@ fn a_failed_engine_says_why_and_keeps_what_was_typed() {
     assert_eq!(desk.key(KeyCode::Enter), []);
     assert!(desk.state.hint.is_some());
     assert_eq!(desk.state.composer.text(), "early");
-}
-
-fn open_panel(desk: &Desk) -> Option<Panel> {
-    desk.state.overlay.as_ref().and_then(Overlay::panel)
-}
-
-#[test]
-fn tab_walks_through_the_panels_that_have_no_room() {
-    let mut desk = Desk::ready();
-    let mut seen = Vec::new();
-    for _ in 0..7 {
-        desk.key(KeyCode::Tab);
-        seen.push(open_panel(&desk));
-    }
-    use Panel::{Cost, Device, Lane, Latency, Route, Speed};
-    assert_eq!(seen, [Some(Lane), Some(Speed), Some(Latency), Some(Route), Some(Device), Some(Cost), None]);
-    desk.key(KeyCode::BackTab);
-    assert_eq!(open_panel(&desk), Some(Cost));
-    assert_eq!(desk.key(KeyCode::Esc), []);
-    assert!(desk.state.overlay.is_none());
-    desk.event(Event::Resize { columns: 120, rows: 40 });
-    desk.key(KeyCode::Tab);
-    assert!(desk.state.overlay.is_none(), "a wide screen shows them all");
-    desk.event(Event::Resize { columns: 120, rows: 24 });
-    desk.key(KeyCode::Tab);
-    assert!(desk.state.overlay.is_some(), "a low one does not");
 }
 
 #[test]
