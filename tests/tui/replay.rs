@@ -73,6 +73,8 @@ fn what_was_recorded_is_played_without_an_engine() {
     chat.send("\r");
     chat.wait_for("Race: npu emulated");
     chat.wait_for("Message");
+    // What the lanes say after it comes a moment later.
+    std::thread::sleep(std::time::Duration::from_millis(500));
     let shown = chat.screen();
     chat.send("\x04");
     assert_eq!(chat.exit_code(), 0);
@@ -93,7 +95,7 @@ fn what_was_recorded_is_played_without_an_engine() {
     // The conversation and the panels are what they were; the title and what is typed are the player's.
     let body =
         |screen: &str| screen.lines().skip(1).take(30).map(|line| line.trim_end().to_owned()).collect::<Vec<_>>();
-    assert_eq!(body(&player.screen()), body(&shown));
+    player.wait_until("the screen that was recorded", |player| body(&player.screen()) == body(&shown));
     player.send("hello\r");
     player.wait_for("this is a replay");
     quit(&mut player);
