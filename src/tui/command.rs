@@ -88,6 +88,12 @@ pub const COMMANDS: &[Command] = &[
     },
     Command { name: "/log", takes: "", help: "what the libraries reported", parse: |rest| alone(rest, Typed::Log) },
     Command {
+        name: "/race",
+        takes: "a message, or nothing",
+        help: "one message down all lanes, compared",
+        parse: |rest| Some(Typed::Race(rest)),
+    },
+    Command {
         name: "/copy",
         takes: "nothing, 'code', or 'code' and its number",
         help: "copy the last answer, or code in it",
@@ -252,6 +258,8 @@ pub enum Typed<'a> {
     Model(&'a str),
     /// The colour theme of this name; an empty one shows the list.
     Theme(&'a str),
+    /// A race of the lanes with this message; an empty one means the last.
+    Race(&'a str),
     Chats(ChatCommand<'a>),
     Message(Message<'a>),
     /// A word behind a slash that is no command; it is never sent to the model by mistake.

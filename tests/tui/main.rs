@@ -7,6 +7,7 @@
 
 #[path = "../support/pty.rs"]
 mod pty;
+mod replay;
 mod scripted;
 
 use std::ops::{Deref, DerefMut};
