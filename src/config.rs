@@ -1,5 +1,6 @@
 //! Settings: what a person wrote into `config.toml`, checked, with defaults for the rest.
 
+mod editing;
 mod remote;
 
 use std::num::NonZeroUsize;
@@ -9,6 +10,7 @@ use serde::{Deserialize, Deserializer};
 
 use crate::model::ProviderOptions;
 
+pub use editing::Editing;
 pub use remote::{Privacy, RemotePlace, RemoteSettings};
 
 /// The settings file. Every key may be left out; an unknown key is an error, so that a typing mistake is noticed.
@@ -38,6 +40,10 @@ pub struct Settings {
     pub policy: Option<String>,
     /// The name of a colour theme.
     pub theme: Option<String>,
+    /// Whose keys edit what is typed: "emacs" or "vim".
+    pub editing: Editing,
+    /// Whether messages sent are kept for the chat's history in later sessions; by default they are.
+    pub history: Option<bool>,
     pub npu: NpuSettings,
     pub remote: RemoteSettings,
     pub cost: CostSettings,
@@ -147,6 +153,15 @@ mod tests {
             (settings.threads, settings.max_tokens, settings.think, settings.theme.as_deref()),
             (NonZeroUsize::new(3), NonZeroUsize::new(64), Some(false), Some("mono"))
         );
+    }
+
+    #[test]
+    fn editing_is_emacs_or_vim() {
+        assert_eq!(parse("").unwrap().editing, Editing::Emacs);
+        let settings = parse("editing = 'vim'\nhistory = false").unwrap();
+        assert_eq!((settings.editing, settings.history), (Editing::Vim, Some(false)));
+        let error = parse("editing = 'vi'").unwrap_err().to_string();
+        assert!(error.contains("unknown variant `vi`, expected `emacs` or `vim`"), "{error}");
     }
 
     #[test]

@@ -75,6 +75,11 @@ impl Paths {
         self.data.join("ledger.jsonl")
     }
 
+    /// Messages sent in the chat, a line each.
+    pub fn history_file(&self) -> PathBuf {
+        self.data.join("history.jsonl")
+    }
+
     pub fn log_file(&self) -> PathBuf {
         self.log.join("ortalk.log")
     }

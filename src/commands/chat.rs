@@ -21,6 +21,8 @@ pub fn run(args: &ChatArgs) -> anyhow::Result<ExitCode> {
         answers: prepared.answers.clone(),
         server: None,
         theme: prepared.settings.theme.clone(),
+        editing: prepared.settings.editing,
+        history: prepared.settings.history.unwrap_or(true).then(|| prepared.paths.history_file()),
         log_file: prepared.paths.log_file(),
         books: Some(prepared.books("chat")),
         sample: Some(Box::new(move || sampler.sample(&lane_processes()))),

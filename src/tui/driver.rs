@@ -3,6 +3,7 @@
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -13,13 +14,15 @@ use crate::bill::{Books, Tab};
 use crate::engine::{ChatRequest, EngineSnapshot, GenerationEvent, GenerationStream, RoutingDecision};
 
 use super::backend::Backend;
+use super::errands::Errands;
 use super::event::{Effect, Event, Exit, SuspendedBy};
 use super::frames::FrameLimiter;
+use super::input::Pause;
 use super::skin::Skin;
 use super::state::State;
 use super::terminal::{self, Screen};
 use super::update::update;
-use super::{Load, Sample, input, platform, view};
+use super::{Load, Sample, editor, input, platform, view};
 
 /// Between two looks at the machine.
 const SAMPLE_PERIOD: Duration = Duration::from_secs(1);
@@ -41,6 +44,8 @@ struct Driver {
     backend: Option<Arc<dyn Backend>>,
     stream: Option<GenerationStream>,
     books: Option<Books>,
+    errands: Errands,
+    pause: Pause,
     /// The running answer's.
     tab: Option<Tab>,
     sender: UnboundedSender<Message>,
@@ -48,7 +53,14 @@ struct Driver {
 }
 
 /// Runs until the reader quits or the terminal is gone.
-pub fn run(state: State, skin: Skin, load: Load, sample: Option<Sample>, books: Option<Books>) -> io::Result<Exit> {
+pub fn run(
+    state: State,
+    skin: Skin,
+    load: Load,
+    sample: Option<Sample>,
+    books: Option<Books>,
+    history: Option<PathBuf>,
+) -> io::Result<Exit> {
     terminal::install_panic_hook();
     let (sender, receiver) = unbounded_channel();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
@@ -61,7 +73,8 @@ pub fn run(state: State, skin: Skin, load: Load, sample: Option<Sample>, books: 
     )?;
     let screen = Screen::enter(&state.log_file)?;
     let (keys, open) = (sender.clone(), sender.clone());
-    input::spawn(move |event| keys.send(Message::Event(event)).is_ok(), move || !open.is_closed())?;
+    let pause = Pause::default();
+    input::spawn(pause.clone(), move |event| keys.send(Message::Event(event)).is_ok(), move || !open.is_closed())?;
     let loader = spawn_loader(load, sender.clone())?;
     if let Some(sample) = sample {
         spawn_sampler(sample, sender.clone())?;
@@ -73,6 +86,8 @@ pub fn run(state: State, skin: Skin, load: Load, sample: Option<Sample>, books: 
         backend: None,
         stream: None,
         books,
+        errands: Errands::new(events(&sender), history)?,
+        pause,
         tab: None,
         sender,
         limiter: FrameLimiter::default(),
@@ -103,6 +118,14 @@ fn wait_for(loader: &JoinHandle<()>) {
     let start = Instant::now();
     while !loader.is_finished() && start.elapsed() < LOADER_PATIENCE {
         std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// For threads that know nothing of the driver.
+fn events(sender: &UnboundedSender<Message>) -> impl Fn(Event) + Clone + Send + 'static {
+    let sender = sender.clone();
+    move |event| {
+        let _ = sender.send(Message::Event(event));
     }
 }
 
@@ -243,6 +266,15 @@ impl Driver {
                     return self.handle(Event::Snapshot(snapshot));
                 }
             }
+            Effect::CountTokens(inset) => self.errands.count(self.backend.as_ref(), inset)?,
+            Effect::ListFolder(folder) => self.errands.list(folder)?,
+            Effect::ReadFile(mentioned) => self.errands.read(mentioned)?,
+            Effect::Remember(message) => self.errands.remember(message),
+            Effect::Edit(text) => {
+                let result = self.edit(&text);
+                self.state.dirty = true;
+                return self.handle(Event::Edited(result));
+            }
             Effect::Suspend { by } => {
                 if by == SuspendedBy::Key && !platform::can_stop() {
                     self.state.hint = Some("there is no shell to go back to".to_string());
@@ -265,6 +297,25 @@ impl Driver {
 type Answered = Result<RoutingDecision, String>;
 
 impl Driver {
+    /// Lends the terminal to the reader's editor.
+    fn edit(&mut self, text: &str) -> Result<String, String> {
+        let command = editor::command(|name| std::env::var(name).ok());
+        let mut edited = None;
+        let lent = self.pause.during(|| {
+            platform::lend(|| {
+                self.screen.lend(|| {
+                    edited = Some(editor::edit(&command, text));
+                    Ok(())
+                })
+            })
+        });
+        match (lent, edited) {
+            (Ok(Ok(())), Some(edited)) => edited.map_err(|error| error.to_string()),
+            (Ok(Err(error)) | Err(error), _) => Err(format!("the terminal cannot be lent to an editor: {error}")),
+            (Ok(Ok(())), None) => Err("the editor was not started".to_owned()),
+        }
+    }
+
     /// On a thread of its own: the tokenizer may take its time.
     fn ask_router(
         &self,

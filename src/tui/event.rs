@@ -2,11 +2,16 @@
 //!
 //! `update` turns the first into the second; the driver alone performs effects.
 
+use std::sync::Arc;
+
 use crossterm::event::KeyEvent;
 
 use crate::bill::Bill;
 use crate::engine::{ChatRequest, EngineSnapshot, GenerationEvent, RoutingDecision};
 use crate::telemetry::device::DeviceSample;
+
+use super::attach::{AttachError, FileText};
+use super::composer::Inset;
 
 #[derive(Debug, Clone)]
 pub enum Event {
@@ -38,6 +43,27 @@ pub enum Event {
     /// What the router said about the message that waits at the head of the queue.
     Weighed(Result<RoutingDecision, String>),
     Device(Box<DeviceSample>),
+    /// Tokens of a paste or a file, by the number of its inset.
+    Counted {
+        id: u64,
+        tokens: usize,
+    },
+    /// What lies in and below a folder.
+    FolderListed {
+        folder: String,
+        paths: Vec<String>,
+    },
+    /// A file that the composer's text names, or why there is no text of it.
+    FileRead {
+        mentioned: String,
+        result: Result<FileText, AttachError>,
+    },
+    /// What earlier sessions sent, the oldest first.
+    HistoryLoaded(Vec<String>),
+    /// The history cannot be read or written; comes once.
+    HistoryLost(String),
+    /// What a person left in their editor.
+    Edited(Result<String, String>),
     /// A deadline that `State::deadline` named has come.
     Tick,
     Signal(Signal),
@@ -70,6 +96,16 @@ pub enum Effect {
     },
     /// Ask the router likewise; answered by `Event::Weighed`.
     Weigh(ChatRequest),
+    /// Count the tokens of a paste or a file, off this thread; answered by `Event::Counted` where they can be counted.
+    CountTokens(Arc<Inset>),
+    /// List a folder, off this thread; answered by `Event::FolderListed`.
+    ListFolder(String),
+    /// Read a file that the composer's text names, off this thread; answered by `Event::FileRead`.
+    ReadFile(String),
+    /// Append a message to the history of all sessions.
+    Remember(String),
+    /// Lend the terminal to the reader's editor; answered by `Event::Edited`.
+    Edit(String),
     /// Read the engine's state; answered by `Event::Snapshot`.
     RefreshSnapshot,
     /// Give the terminal back and stop the process until it is continued.

@@ -39,6 +39,12 @@ pub enum Action {
     Delete(Motion),
     Kill(Motion),
     Yank,
+    Undo,
+    Redo,
+    /// A list of the messages sent before.
+    History,
+    /// Edit what is typed with the reader's own editor.
+    Editor,
 }
 
 /// Where a key counts. One that has no binding there keeps the one that it has in `Compose`.
@@ -162,6 +168,10 @@ pub const BINDINGS: &[Binding] = &[
     bind(Action::Kill(Motion::WordRight), &[alt(KeyCode::Char('d'))], "", ""),
     bind(Action::Kill(Motion::LineStart), &[ctrl('u')], "Ctrl-U", "cut to the start of the line"),
     bind(Action::Kill(Motion::LineEnd), &[ctrl('k')], "Ctrl-K", "cut to the end of the line"),
+    bind(Action::Undo, &[ctrl('7'), ctrl('_'), ctrl('-'), ctrl('/')], "Ctrl-_", "undo"),
+    bind(Action::Redo, &[alt(KeyCode::Char('_')), alt(KeyCode::Char('-'))], "Alt-_", "redo"),
+    bind(Action::History, &[ctrl('r')], "Ctrl-R", "search the messages sent before"),
+    bind(Action::Editor, &[ctrl('g')], "Ctrl-G", "edit in VISUAL or EDITOR"),
     bind(Action::Yank, &[ctrl('y')], "Ctrl-Y", "put back what was cut"),
 ];
 

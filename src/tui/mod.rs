@@ -5,14 +5,18 @@
 //! It knows no ONNX Runtime: everything about models comes from a [`Backend`].
 
 mod answer;
+mod attach;
 mod backend;
 mod block;
 mod command;
+mod completion;
 mod composer;
 mod composer_view;
 mod consent;
 mod conversation;
 mod driver;
+mod editor;
+mod errands;
 mod event;
 #[cfg(test)]
 mod fixtures;
@@ -20,10 +24,12 @@ mod format;
 mod frames;
 mod glyphs;
 mod help;
+mod history_file;
 mod input;
 mod keys;
 mod layout;
 mod panels;
+mod paste_burst;
 mod picker;
 mod picker_view;
 mod platform;
@@ -37,6 +43,7 @@ mod title;
 mod transcript;
 mod update;
 mod view;
+mod writing;
 
 use std::io::IsTerminal;
 use std::path::PathBuf;
@@ -44,6 +51,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use crate::bill::Books;
+use crate::config::Editing;
 use crate::engine::AnswerSettings;
 use crate::telemetry::device::DeviceSample;
 
@@ -66,6 +74,10 @@ pub struct TuiOptions {
     pub server: Option<String>,
     /// The name of a theme; without one, the environment decides.
     pub theme: Option<String>,
+    /// Whose keys edit what is typed.
+    pub editing: Editing,
+    /// Where messages sent are kept for later sessions; `None` where they are not.
+    pub history: Option<PathBuf>,
     /// Where standard output and error go while the screen is open.
     pub log_file: PathBuf,
 }
@@ -105,6 +117,7 @@ pub fn run(options: TuiOptions) -> Result<Exit, TuiError> {
     require_terminal()?;
     let mut state = state::State::new(options.answers, options.log_file, Instant::now());
     state.server = options.server;
+    state.composer.use_vi(options.editing == Editing::Vim);
     state.prices = options.books.as_ref().and_then(Books::prices).cloned();
-    Ok(driver::run(state, skin, options.load, options.sample, options.books)?)
+    Ok(driver::run(state, skin, options.load, options.sample, options.books, options.history)?)
 }

@@ -10,6 +10,8 @@ use nucleo_matcher::{Config, Matcher, Utf32Str};
 pub enum Purpose {
     /// A command, to be put into the composer.
     Command,
+    /// A message sent before, likewise.
+    History,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -73,7 +75,11 @@ impl Picker {
 
     fn search(&mut self) {
         self.chosen = 0;
-        self.matching = ranked(&self.filter, self.items.iter().map(|item| item.label.as_str()));
+        let labels = self.items.iter().map(|item| item.label.as_str());
+        self.matching = match self.purpose {
+            Purpose::Command => ranked(&self.filter, labels),
+            Purpose::History => containing(&self.filter, labels),
+        };
     }
 }
 
@@ -90,6 +96,15 @@ pub fn ranked<'a>(typed: &str, texts: impl Iterator<Item = &'a str>) -> Vec<usiz
     scored.into_iter().map(|(index, _)| index).collect()
 }
 
+/// Which texts have all the words that are typed, in their order.
+pub fn containing<'a>(typed: &str, texts: impl Iterator<Item = &'a str>) -> Vec<usize> {
+    let pattern = Pattern::new(typed, CaseMatching::Smart, Normalization::Smart, AtomKind::Substring);
+    let mut matcher = Matcher::new(Config::DEFAULT);
+    let mut buffer = Vec::new();
+    let matches = |text| pattern.score(Utf32Str::new(text, &mut buffer), &mut matcher).is_some();
+    texts.map(matches).enumerate().filter_map(|(index, matches)| matches.then_some(index)).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -102,5 +117,15 @@ mod tests {
         assert_eq!(found("thk"), ["/think"]);
         assert_eq!(found("hlp"), ["/help"]);
         assert_eq!(found("zz"), [""; 0]);
+    }
+
+    #[test]
+    fn words_are_found_as_they_are_and_order_stays() {
+        let texts = ["What of Rome?", "the end", "what is the time", "W h a t"];
+        let found = |typed| containing(typed, texts.into_iter());
+        assert_eq!(found("what"), [0, 2]);
+        assert_eq!(found("the wh"), [2]);
+        assert_eq!(found("What"), [0]);
+        assert_eq!(found(""), [0, 1, 2, 3]);
     }
 }

@@ -19,6 +19,7 @@ use super::keys::Context;
 use super::layout::Layout;
 use super::panels::Panel;
 use super::picker::Picker;
+use super::writing::Writing;
 
 /// Ctrl-C quits when it is pressed again within this time.
 pub const QUIT_WINDOW: Duration = Duration::from_secs(2);
@@ -71,6 +72,7 @@ pub struct State {
     pub rows: u16,
     pub conversation: Conversation,
     pub composer: Composer,
+    pub writing: Writing,
     /// Messages that wait for the engine or for the running answer.
     pub queue: Vec<Draft>,
     pub gate: Gate,
@@ -112,6 +114,7 @@ impl State {
             rows: 24,
             conversation: Conversation::default(),
             composer: Composer::default(),
+            writing: Writing::default(),
             queue: Vec::new(),
             gate: Gate::Open,
             consent,

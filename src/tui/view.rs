@@ -33,6 +33,7 @@ pub fn draw(state: &mut State, skin: &Skin, now: Instant, frame: &mut Frame<'_>)
         Some(Overlay::Panel(panel)) => draw_panel(state, skin, panel, &layout, seconds, buffer),
         Some(Overlay::List(_)) => draw_list(state, skin, &layout, seconds, buffer),
     }
+    composer_view::draw_offer(state, skin, layout.text(), buffer);
     composer_view::draw_queue(state, skin, layout.queue, buffer);
     let cursor = composer_view::draw(state, skin, layout.composer, buffer);
     if !layout.footer.is_empty() {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use ortalk::config::Editing;
 use ortalk::engine::*;
 use ortalk::telemetry::Reading;
 use ortalk::telemetry::device::DeviceSample;
@@ -12,6 +13,7 @@ use ortalk::tui::{Backend, TuiOptions};
 use tokio::sync::mpsc::UnboundedSender;
 
 pub const SCENARIO: &str = "ORTALK_TUI_SCENARIO";
+pub const HISTORY: &str = "ORTALK_TUI_HISTORY";
 pub const LOG: &str = "ORTALK_TUI_LOG";
 
 const ANSWER: &str = "The capital of France is Paris. Three things made it so:\n\n 1. the river crossing at the Île de la \
@@ -43,6 +45,8 @@ pub fn run(scenario: &str) {
             lane: None,
             allow_remote: false,
         },
+        editing: if scenario == "vim" { Editing::Vim } else { Editing::Emacs },
+        history: std::env::var_os(HISTORY).map(Into::into),
         theme: std::env::var("ORTALK_TUI_THEME").ok(),
         log_file: std::env::var_os(LOG).map_or_else(|| std::env::temp_dir().join("ortalk-test.log"), Into::into),
     };
@@ -159,6 +163,10 @@ impl Backend for Scripted {
             predicted_total: None,
             rejected: vec![Rejection { lane: other, reason, context_limit: CONTEXT.0, predicted_total: None }],
         })
+    }
+
+    fn count_tokens(&self, text: &str) -> Option<usize> {
+        Some(text.chars().count() / 4)
     }
 
     fn submit(&self, request: ChatRequest) -> GenerationStream {

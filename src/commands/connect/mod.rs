@@ -45,6 +45,8 @@ pub fn run(url: &str, connect: &ConnectArgs, args: &ChatArgs) -> anyhow::Result<
         answers,
         server: Some(endpoint.host().to_owned()),
         theme: settings.theme.clone(),
+        editing: settings.editing,
+        history: settings.history.unwrap_or(true).then(|| paths.history_file()),
         log_file: paths.log_file(),
         // The server's own ledger has these answers.
         books: None,

@@ -46,11 +46,9 @@ impl Inset {
     /// `[pasted 1.0 MB, 250,000 tokens]`, or `[notes.txt, 3.1 kB, est. 800 tokens]` before they are counted.
     pub fn label(&self, tokens: Option<usize>) -> String {
         let size = format::size(self.content.len());
-        let tokens = match tokens {
-            Some(1) => "1 token".to_owned(),
-            Some(tokens) => format!("{} tokens", format::grouped(tokens)),
-            None => format!("est. {} tokens", format::grouped(roughly(self.content.len().div_ceil(BYTES_PER_TOKEN)))),
-        };
+        let estimate = || roughly(self.content.len().div_ceil(BYTES_PER_TOKEN));
+        let (sign, tokens) = tokens.map_or_else(|| ("est. ", estimate()), |tokens| ("", tokens));
+        let tokens = format!("{sign}{} {}", format::grouped(tokens), if tokens == 1 { "token" } else { "tokens" });
         match &self.file {
             Some(path) => format!("[{}, {size}, {tokens}]", sanitize::one_line(path)),
             None => format!("[pasted {size}, {tokens}]"),
@@ -186,6 +184,21 @@ impl Draft {
             unit.end = unit.end.saturating_add_signed(moved);
         }
         moved
+    }
+
+    /// Edited text, in which labels of `before` stand for the same as they did there.
+    pub fn relabelled(edited: &str, before: &Self) -> Self {
+        let mut draft = Self::from(edited);
+        let mut at = 0;
+        for unit in &before.units {
+            let label = &before.text[unit.range()];
+            if let Some(offset) = draft.text[at..].find(label) {
+                let start = at + offset;
+                at = start + label.len();
+                draft.units.push(Unit { start, end: at, inset: unit.inset.clone() });
+            }
+        }
+        draft
     }
 
     /// Several, a line each.
@@ -340,6 +353,13 @@ mod tests {
         assert_eq!(paste(1, &"x".repeat(1_048_576)).label(None), "[pasted 1.0 MB, est. 260,000 tokens]");
         assert_eq!(file("a\x1b.txt", "word").label(Some(1)), "[a^[.txt, 4 B, 1 token]");
         assert_eq!([0, 7, 14, 149, 155, 12_345].map(roughly), [0, 7, 14, 150, 160, 12_000]);
+    }
+
+    #[test]
+    fn labels_that_were_left_alone_are_units_again() {
+        let edited = Draft::relabelled("new [Q] text\t", &draft());
+        assert_eq!((edited.text(), edited.sent()), ("new [Q] text    ", "new second text    ".to_owned()));
+        assert_eq!(Draft::relabelled("b[P] [Q]", &draft()).sent(), "bfirst second");
     }
 
     #[test]

@@ -9,6 +9,7 @@ use super::super::conversation::{Block, Kind, Level};
 use super::super::event::{Effect, Event};
 use super::super::state::{EngineState, REFRESH_PERIOD, State};
 use super::send::{return_queue, submit};
+use super::writing;
 
 pub fn on_event(state: &mut State, event: Event, now: Instant, effects: &mut Vec<Effect>) {
     state.dirty = true;
@@ -19,6 +20,7 @@ pub fn on_event(state: &mut State, event: Event, now: Instant, effects: &mut Vec
             state.hint = objection.map(str::to_string).or(state.hint.take());
             state.engine = EngineState::Ready(snapshot);
             state.preview.due = Some(now);
+            writing::count_anew(state, effects);
             send_next(state, now, effects);
         }
         Event::EngineFailed(error) => {
@@ -66,7 +68,8 @@ pub fn on_event(state: &mut State, event: Event, now: Instant, effects: &mut Vec
         }
         Event::Weighed(result) => consent::weighed(state, result, now, effects),
         Event::Device(sample) => state.device = Some(*sample),
-        Event::Key(_) | Event::Paste(_) | Event::Resize { .. } | Event::Tick | Event::Signal(_) | Event::InputLost => {}
+        // What else happens is others' business.
+        _ => {}
     }
 }
 

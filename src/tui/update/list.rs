@@ -8,6 +8,7 @@ use super::super::keys::Action;
 use super::super::picker::{Item, Picker, Purpose};
 use super::super::state::{Overlay, State};
 use super::send::typed;
+use super::writing;
 
 pub fn open_commands(state: &mut State) {
     let listed = COMMANDS.iter().filter(|command| !command.help.is_empty());
@@ -49,11 +50,12 @@ pub fn act(state: &mut State, action: Action, now: Instant, effects: &mut Vec<Ef
     true
 }
 
-fn choose(state: &mut State, purpose: Purpose, item: Item, now: Instant, _effects: &mut Vec<Effect>) {
+fn choose(state: &mut State, purpose: Purpose, item: Item, now: Instant, effects: &mut Vec<Effect>) {
     match purpose {
         Purpose::Command => {
             state.composer.replace(format!("{} ", item.id));
             typed(state, now);
         }
+        Purpose::History => writing::recall(state, &item.id, now, effects),
     }
 }

@@ -1,13 +1,14 @@
 //! What each event does: `update(&mut State, Event, now) -> Vec<Effect>`. Pure: no I/O and no clock of its own.
 //!
 //! Keys are in `keys`, commands in `commands`, the way of a message in `send`, what the engine reports in
-//! `engine`, lists to choose from in `list`.
+//! `engine`, lists to choose from in `list`, what comes around the composer in `writing`.
 
 mod commands;
 mod engine;
 mod keys;
 mod list;
 mod send;
+mod writing;
 
 use std::time::Instant;
 
@@ -27,9 +28,8 @@ pub fn update(state: &mut State, event: Event, now: Instant) -> Vec<Effect> {
             state.dirty = true;
         }
         Event::Paste(text) => {
-            state.composer.insert(&text);
             state.overlay = None;
-            send::typed(state, now);
+            writing::paste(state, &text, now, &mut effects);
         }
         Event::Resize { columns, rows } => {
             (state.columns, state.rows) = (columns, rows);
@@ -40,6 +40,12 @@ pub fn update(state: &mut State, event: Event, now: Instant) -> Vec<Effect> {
         Event::Signal(Signal::Continue) => effects.push(Effect::Repaint),
         Event::InputLost => effects.push(Effect::Quit(Exit::TerminalLost)),
         Event::Tick => on_tick(state, now, &mut effects),
+        Event::Counted { .. }
+        | Event::FolderListed { .. }
+        | Event::FileRead { .. }
+        | Event::HistoryLoaded(_)
+        | Event::HistoryLost(_)
+        | Event::Edited(_) => writing::on_event(state, event, now, &mut effects),
         Event::EngineLoaded(_)
         | Event::EngineFailed(_)
         | Event::Snapshot(_)
@@ -50,6 +56,7 @@ pub fn update(state: &mut State, event: Event, now: Instant) -> Vec<Effect> {
         | Event::Weighed(_)
         | Event::Device(_) => engine::on_event(state, event, now, &mut effects),
     }
+    effects.extend(state.composer.take_unsaved().into_iter().map(Effect::Remember));
     effects
 }
 
@@ -75,3 +82,6 @@ mod tests;
 
 #[cfg(test)]
 mod thinking_tests;
+
+#[cfg(test)]
+mod writing_tests;
