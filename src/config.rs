@@ -1,7 +1,9 @@
 //! Settings: what a person wrote into `config.toml`, checked, with defaults for the rest.
 
 mod editing;
+mod keys;
 mod remote;
+mod screen;
 
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
@@ -11,7 +13,9 @@ use serde::{Deserialize, Deserializer};
 use crate::model::ProviderOptions;
 
 pub use editing::Editing;
+pub use keys::{Chords, KeySetting, KeySettings};
 pub use remote::{Privacy, RemotePlace, RemoteSettings};
+pub use screen::{Colours, Pace, ScreenSettings, Unicode};
 
 /// The settings file. Every key may be left out; an unknown key is an error, so that a typing mistake is noticed.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
@@ -44,6 +48,8 @@ pub struct Settings {
     pub editing: Editing,
     /// Whether messages sent are kept for the chat's history in later sessions; by default they are.
     pub history: Option<bool>,
+    pub keys: KeySettings,
+    pub screen: ScreenSettings,
     pub npu: NpuSettings,
     pub remote: RemoteSettings,
     pub cost: CostSettings,

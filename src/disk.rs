@@ -1,4 +1,4 @@
-//! What fetching needs from a disk: how much is free, and renames that last.
+//! What the system knows of disks: how much is free, renames that last, files that are private.
 
 #[cfg(unix)]
 #[path = "disk/unix.rs"]
@@ -7,7 +7,7 @@ mod system;
 #[path = "disk/windows.rs"]
 mod system;
 
-pub use system::{free_space, symlink_file, sync_folder};
+pub use system::{create_private_folders, free_space, private, symlink_file, sync_folder};
 
 #[cfg(test)]
 mod tests {

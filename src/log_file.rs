@@ -4,7 +4,7 @@
 //! and an old log is emptied, never replaced, so none goes on writing into a file that has no name any more.
 
 use std::fs::File;
-use std::io;
+use std::io::{self, Read, Seek, SeekFrom};
 use std::path::Path;
 
 /// A log that has grown past this is begun anew, in bytes.
@@ -21,6 +21,24 @@ pub fn open(path: &Path) -> io::Result<File> {
         File::options().write(true).truncate(true).open(path)?;
     }
     Ok(file)
+}
+
+/// The end of a log: whole lines, at most `bytes` of them. A log that is not there is empty.
+pub fn tail(path: &Path, bytes: u64) -> io::Result<String> {
+    let mut file = match File::open(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(String::new()),
+        Err(error) => return Err(error),
+    };
+    let start = file.metadata()?.len().saturating_sub(bytes);
+    file.seek(SeekFrom::Start(start))?;
+    let mut text = Vec::new();
+    file.take(bytes).read_to_end(&mut text)?;
+    let text = String::from_utf8_lossy(&text);
+    Ok(match text.split_once('\n') {
+        Some((_, whole)) if start > 0 => whole.to_owned(),
+        _ => text.into_owned(),
+    })
 }
 
 #[cfg(test)]
@@ -40,5 +58,16 @@ mod tests {
         first.write_all(b"one ").unwrap();
         second.write_all(b"two").unwrap();
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "one two");
+    }
+
+    #[test]
+    fn the_end_of_a_log_begins_with_a_whole_line() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("ortalk.log");
+        assert_eq!(tail(&path, 10).unwrap(), "");
+        std::fs::write(&path, "first\nsecond\nthird\n").unwrap();
+        assert_eq!(tail(&path, 100).unwrap(), "first\nsecond\nthird\n");
+        assert_eq!(tail(&path, 10).unwrap(), "third\n");
+        assert!(tail(dir.path(), 10).is_err());
     }
 }

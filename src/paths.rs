@@ -14,7 +14,7 @@ pub struct Paths {
     pub config: PathBuf,
     /// What can be fetched or built again: runtime libraries, downloads, built models.
     pub cache: PathBuf,
-    /// What cannot be made again: the ledger of answers.
+    /// What cannot be made again: conversations, the ledger of answers.
     pub data: PathBuf,
     /// What native libraries and ortalk itself report while the screen is in use.
     pub log: PathBuf,
@@ -50,6 +50,11 @@ impl Paths {
         self.config.join("config.toml")
     }
 
+    /// Colour themes of the user's own, one file each.
+    pub fn themes(&self) -> PathBuf {
+        self.config.join("themes")
+    }
+
     /// Model folders that ortalk built, one folder each.
     pub fn models(&self) -> PathBuf {
         self.cache.join("models")
@@ -78,6 +83,11 @@ impl Paths {
     /// Messages sent in the chat, a line each.
     pub fn history_file(&self) -> PathBuf {
         self.data.join("history.jsonl")
+    }
+
+    /// Conversations, a file each.
+    pub fn chats(&self) -> PathBuf {
+        self.data.join("chats")
     }
 
     pub fn log_file(&self) -> PathBuf {

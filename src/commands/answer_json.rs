@@ -78,6 +78,7 @@ fn routing(decision: &RoutingDecision) -> Value {
         "policy": decision.policy.name(),
         "rule": decision.rule.name(),
         "prompt_tokens": decision.prompt_tokens,
+        "parts": decision.parts,
         "max_tokens": decision.answer_tokens,
         "needed_tokens": decision.needed_tokens,
         "context_limit": decision.context_limit,

@@ -20,8 +20,8 @@ use crate::builder::{self, BuildOptions, SamplingDefaults};
 use crate::cli::ChatArgs;
 use crate::config::Settings;
 use crate::engine::{
-    AnswerSettings, ChosenBy, CpuSetting, Engine, EngineOptions, LaneId, LaneSource, LaneSpec, Policy, RatesListener,
-    RouteError, Sampling,
+    AnswerSettings, ChosenBy, CpuSetting, Engine, EngineOptions, LaneId, LaneSource, LaneSpec, Parameter, Policy,
+    RatesListener, RouteError, Sampling,
 };
 use crate::hub::Purpose;
 use crate::ledger::Ledger;
@@ -364,7 +364,7 @@ pub fn answer_settings(args: &ChatArgs, settings: &Settings, suggested: &Samplin
         seed: args.seed,
         ..Sampling::GREEDY
     };
-    check_sampling(&sampling)?;
+    Parameter::check(&sampling)?;
     let max_tokens = args.max_tokens.map(|n| n as usize).or(settings.max_tokens.map(NonZeroUsize::get));
     check_count("max-tokens", max_tokens, u32::MAX as usize)?;
     Ok(AnswerSettings {
@@ -385,22 +385,6 @@ fn policy(named: Option<&str>) -> anyhow::Result<Policy> {
         let names: Vec<&str> = Policy::value_variants().iter().map(|policy| policy.name()).collect();
         anyhow!("policy in the settings is '{named}'; expected one of {}", names.join(", "))
     })
-}
-
-fn check_sampling(sampling: &Sampling) -> anyhow::Result<()> {
-    let checks = [
-        ("temperature", sampling.temperature, 0.0, f32::MAX, "0 or more"),
-        ("top-p", sampling.top_p, 0.0, 1.0, "between 0 and 1"),
-        ("min-p", sampling.min_p, 0.0, 1.0, "between 0 and 1"),
-        ("repetition-penalty", sampling.repetition_penalty, f32::MIN_POSITIVE, f32::MAX, "more than 0"),
-    ];
-    for (name, value, low, high, expected) in checks {
-        // NaN is in no range.
-        if !(low..=high).contains(&value) {
-            bail!("{name} is '{value}'; it must be {expected}");
-        }
-    }
-    Ok(())
 }
 
 /// A count that no machine could keep to would only exhaust it.

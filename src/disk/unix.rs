@@ -1,7 +1,8 @@
-//! Unix: statvfs, fsync of folders.
+//! Unix: statvfs, fsync of folders, modes.
 
-use std::fs::File;
+use std::fs::{DirBuilder, File, OpenOptions};
 use std::io;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::Path;
 
 /// Bytes that this user may still write where `folder` is; `None` when the system does not say.
@@ -18,4 +19,14 @@ pub fn sync_folder(folder: &Path) -> io::Result<()> {
 /// Makes `link` point to the file `target`.
 pub fn symlink_file(target: &Path, link: &Path) -> io::Result<()> {
     std::os::unix::fs::symlink(target, link)
+}
+
+/// What these options create is for this user alone.
+pub fn private(options: &mut OpenOptions) -> &mut OpenOptions {
+    options.mode(0o600)
+}
+
+/// Makes a folder for this user alone, and those above it that are missing.
+pub fn create_private_folders(folder: &Path) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(0o700).create(folder)
 }

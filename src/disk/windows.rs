@@ -1,5 +1,6 @@
 //! Windows: free space by drive; links to files, which need a right that most people do not have.
 
+use std::fs::OpenOptions;
 use std::io;
 use std::path::Path;
 
@@ -26,4 +27,14 @@ pub fn sync_folder(_folder: &Path) -> io::Result<()> {
 /// Makes `link` point to the file `target`. Fails for who has neither developer mode nor an administrator's rights.
 pub fn symlink_file(target: &Path, link: &Path) -> io::Result<()> {
     std::os::windows::fs::symlink_file(target, link)
+}
+
+/// A user's own folders are private already.
+pub fn private(options: &mut OpenOptions) -> &mut OpenOptions {
+    options
+}
+
+/// Makes a folder, and those above it that are missing.
+pub fn create_private_folders(folder: &Path) -> io::Result<()> {
+    std::fs::create_dir_all(folder)
 }

@@ -17,6 +17,7 @@ use super::job::{Job, Measure, Request};
 use super::lane::LaneId;
 use super::lanes::Lanes;
 use super::prompt::{self, PromptError, PromptOptions};
+use super::prompt_parts::parts;
 use super::request::{AnswerFormat, ChatRequest, CompletionRequest, MeasureRequest, MeasuredPrompt, Role, Sampling};
 use super::route::{Policy, RemoteUse, Rule};
 use super::thinking::ThinkingSplitter;
@@ -107,14 +108,15 @@ fn prepare(
     let thinking = ThinkingSplitter::after(folder, &tokens).map_err(PromptError::from)?;
     let constraint = grammars.constraint(&request, thinking.is_thinking())?;
     let calls = CallFinder::new(&folder.tools, options.tools.iter().map(|tool| tool.name.clone()).collect());
-    let _ = events.send(GenerationEvent::Routed(decision));
-    if let Some(trim) = trim {
-        let _ = events.send(GenerationEvent::ContextTrimmed(trim));
-    }
     let mut chat = request.clone();
     if let Some(trim) = trim {
         let first = usize::from(chat.messages.first().is_some_and(|message| message.role == Role::System));
         chat.messages.drain(first..(first + trim.dropped_messages).min(chat.messages.len()));
+    }
+    decision.parts = parts(folder, &chat.messages, options, tokens.len());
+    let _ = events.send(GenerationEvent::Routed(decision));
+    if let Some(trim) = trim {
+        let _ = events.send(GenerationEvent::ContextTrimmed(trim));
     }
     let request = Request {
         thinking,
@@ -127,6 +129,7 @@ fn prepare(
         logprobs: request.logprobs,
         pinned: request.lane.is_some(),
         measure: None,
+        fresh: request.fresh,
         chat: Some(Box::new(chat)),
         remote,
         submitted,
@@ -180,6 +183,7 @@ fn prepare_completion(
         constraint: None,
         pinned: request.lane.is_some(),
         measure: None,
+        fresh: false,
         chat: None,
         remote,
         submitted,
@@ -222,6 +226,7 @@ fn prepare_measured(
         constraint: None,
         pinned: true,
         measure: Some(Measure { one_pass }),
+        fresh: true,
         chat: None,
         remote,
         submitted,

@@ -134,8 +134,7 @@ impl LaneDecoder {
         let sequence = if displaced { job.prompt.clone() } else { job.sequence() };
         let repeated = Repeated { done: 0, total: if displaced { job.answered().len() } else { 0 } };
         let longest = self.room(&job);
-        // What is measured finds nothing to reuse.
-        let known: &[u32] = if job.measure.is_some() { &[] } else { &sequence };
+        let known: &[u32] = if job.fresh { &[] } else { &sequence };
         let fitting = |tokens| self.decoder.slots(tokens);
         let Some(place) = self.slots.place(known, longest, self.decoder.shortest_prefill(), &fitting) else {
             return Err(Box::new(job));

@@ -243,7 +243,7 @@ fn measured_work_reuses_nothing_and_ends_at_its_length() {
         let mut lane = lane(decoder);
         for _ in 0..2 {
             let (mut job, mut received) = job("Hello, you", 5, &[]);
-            job.measure = Some(Measure { one_pass });
+            (job.measure, job.fresh) = (Some(Measure { one_pass }), true);
             let (_, _, finished) = run_job(&mut lane, job, &mut received);
             let finished = finished.unwrap();
             assert_eq!(finished.reason, FinishReason::Length);
@@ -255,5 +255,18 @@ fn measured_work_reuses_nothing_and_ends_at_its_length() {
             let Timings { ttft, model_ttft, prefill, .. } = finished.timings;
             assert!(prefill <= model_ttft.unwrap() && model_ttft <= ttft);
         }
+    }
+}
+
+/// An answer that is compared with another lane's: the model's end ends it, and its prompt is new each time.
+#[test]
+fn a_fresh_answer_reuses_nothing() {
+    let mut lane = lane(ScriptedDecoder::new(&script("Hi"), 64));
+    for (fresh, reused) in [(false, 0), (true, 0), (false, 8)] {
+        let (mut job, mut received) = job("Hello, you", 5, &[]);
+        job.fresh = fresh;
+        let (_, _, finished) = run_job(&mut lane, job, &mut received);
+        let finished = finished.unwrap();
+        assert_eq!((finished.reason, finished.usage.reused_tokens), (FinishReason::Stop, reused), "{fresh}");
     }
 }

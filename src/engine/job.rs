@@ -32,6 +32,8 @@ pub struct Request {
     /// The request named its lane: the answer begins and ends there.
     pub pinned: bool,
     pub measure: Option<Measure>,
+    /// Nothing in the cache is reused.
+    pub fresh: bool,
     /// What was asked, for a lane that is a server; `None` where the request is not for one.
     pub chat: Option<Box<ChatRequest>>,
     pub remote: RemoteUse,
@@ -62,6 +64,7 @@ pub struct Job {
     pub max_tokens: usize,
     pub pinned: bool,
     pub measure: Option<Measure>,
+    pub fresh: bool,
     pub chat: Option<Box<ChatRequest>>,
     pub remote: RemoteUse,
     pub submitted: Instant,
@@ -87,7 +90,7 @@ pub struct Job {
 impl Job {
     pub fn new(request: Request) -> Self {
         let Request { prompt, sampling, max_tokens, stop, logprobs, thinking, calls, constraint, .. } = request;
-        let Request { pinned, measure, chat, remote, submitted, events, .. } = request;
+        let Request { pinned, measure, fresh, chat, remote, submitted, events, .. } = request;
         Self {
             sampler: Sampler::new(sampling, &prompt),
             usage: Usage { prompt_tokens: prompt.len(), ..Usage::default() },
@@ -106,6 +109,7 @@ impl Job {
             max_tokens,
             pinned,
             measure,
+            fresh,
             chat,
             remote,
             submitted,

@@ -24,7 +24,9 @@ mod logprobs;
 #[path = "../../tests/support/openai.rs"]
 #[allow(dead_code, reason = "the client's own tests use more of it")]
 mod openai;
+mod parameters;
 mod prompt;
+mod prompt_parts;
 mod remote_lane;
 #[cfg(test)]
 mod remote_tests;
@@ -61,7 +63,9 @@ pub use lane::{
     MemoryPlan, OpenLane, Placement, Price, Privacy, RemotePlace, RemoteStatus, Threads, TokenPrice,
 };
 pub use lanes::RatesListener;
+pub use parameters::{Parameter, ParameterError};
 pub use prompt::PromptError;
+pub use prompt_parts::PromptParts;
 pub use remote_lane::{ASSUMED_CONTEXT, REMOTE_PROVIDER, RemoteOptions, RemoteServer, remote_lane};
 pub use request::{
     AnswerFormat, AnswerSettings, ChatMessage, ChatRequest, CompletionRequest, MeasureRequest, MeasuredPrompt,
@@ -257,12 +261,15 @@ impl Engine {
 
     /// What the router would decide for this conversation now, without running anything.
     pub fn preview(&self, request: &ChatRequest) -> Result<RoutingDecision, EngineError> {
-        let prompt = prompt::tokenize(&self.inner.folder, &request.messages, PromptOptions::of(request))?;
+        let options = PromptOptions::of(request);
+        let prompt = prompt::tokenize(&self.inner.folder, &request.messages, options)?;
         let remote = dispatch::remote_use(request);
-        let decision = self.inner.lanes.decide(&prompt, request.max_tokens, request.policy, request.lane, remote)?;
+        let mut decision =
+            self.inner.lanes.decide(&prompt, request.max_tokens, request.policy, request.lane, remote)?;
         if request.whole {
             prompt::check_room(prompt.len(), decision.context_limit)?;
         }
+        decision.parts = prompt_parts::parts(&self.inner.folder, &request.messages, options, prompt.len());
         Ok(decision)
     }
 

@@ -60,6 +60,16 @@ pub fn tokenize(
     messages: &[ChatMessage],
     options: PromptOptions<'_>,
 ) -> Result<Vec<u32>, PromptError> {
+    let tokens = folder.tokenizer.encode(&render(folder, messages, options)?)?;
+    if tokens.is_empty() { Err(PromptError::Empty) } else { Ok(tokens) }
+}
+
+/// The same as text.
+pub fn render(
+    folder: &ModelFolder,
+    messages: &[ChatMessage],
+    options: PromptOptions<'_>,
+) -> Result<String, PromptError> {
     if messages.is_empty() {
         return Err(PromptError::NoMessage);
     }
@@ -75,8 +85,7 @@ pub fn tokenize(
         continue_last: options.continue_last,
         ..TemplateInputs::default()
     };
-    let tokens = folder.tokenizer.encode(&folder.template.render_inputs(&inputs)?)?;
-    if tokens.is_empty() { Err(PromptError::Empty) } else { Ok(tokens) }
+    Ok(folder.template.render_inputs(&inputs)?)
 }
 
 /// Text that is to be gone on with, in tokens.

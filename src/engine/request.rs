@@ -136,6 +136,8 @@ pub struct ChatRequest {
     pub lane: Option<LaneId>,
     /// A person allowed that this conversation is sent to the server of the remote lane, where its privacy is `ask`.
     pub allow_remote: bool,
+    /// Nothing that a lane has in its cache is reused, so that lanes can be compared. A server's cache is its own matter.
+    pub fresh: bool,
 }
 
 impl ChatRequest {
@@ -157,6 +159,7 @@ impl ChatRequest {
             policy: Policy::default(),
             lane: None,
             allow_remote: false,
+            fresh: false,
         }
     }
 }

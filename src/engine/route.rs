@@ -26,6 +26,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::lane::{LaneId, LaneState, LaneStatus, Privacy, RemotePlace};
+use super::prompt_parts::PromptParts;
 
 /// Tokens of an answer that a lane should have room for: more than most answers in a chat take.
 pub const EXPECTED_ANSWER: usize = 128;
@@ -148,6 +149,8 @@ pub struct RoutingDecision {
     pub policy: Policy,
     pub rule: Rule,
     pub prompt_tokens: usize,
+    /// What they are of, where the prompt is a conversation.
+    pub parts: Option<PromptParts>,
     /// The longest answer that was asked for.
     pub answer_tokens: usize,
     /// What a lane had to have room for: the prompt, and as much of the answer as the policy wants.
@@ -265,6 +268,7 @@ pub fn route(facts: &RoutingFacts<'_>) -> Result<RoutingDecision, RouteError> {
         policy: facts.policy,
         rule,
         prompt_tokens: facts.prompt_tokens,
+        parts: None,
         answer_tokens: facts.answer_tokens,
         needed_tokens: facts.needed(),
         context_limit: status.context_limit,

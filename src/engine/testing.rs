@@ -71,6 +71,7 @@ pub fn job_with(
         constraint: None,
         pinned,
         measure: None,
+        fresh: false,
         chat: None,
         remote: RemoteUse::default(),
         submitted: Instant::now(),

@@ -12,7 +12,6 @@ use super::answers::{Answers, Ask, Collected, route_headers};
 use super::app::{App, unix_seconds};
 use super::body::{json_object, json_response};
 use super::error::ApiError;
-use super::extension::{AnswerExtension, Event};
 use super::fields::Fields;
 use super::id::unique;
 use super::messages::{calls_as_json, format, messages, thinking, tools};
@@ -22,6 +21,7 @@ use crate::engine::{
     ChatRequest, FinishReason, GenerationEvent, RemoteUsage, RoutingDecision, TokenLogprob, TokenLogprobs,
     ToolCallDelta, Usage,
 };
+use crate::wire::{AnswerExtension, Event};
 
 /// As OpenAI limits it.
 const MOST_TOP_LOGPROBS: usize = 20;
@@ -59,6 +59,7 @@ impl Call {
         let request = ChatRequest {
             continue_last: fields.boolean("continue_final_message")?.unwrap_or(false),
             whole: !common.extension.trim,
+            fresh: common.extension.fresh,
             tools,
             tool_choice,
             parallel_tool_calls,

@@ -13,13 +13,13 @@ use super::app::App;
 use super::body::{json_object, json_response};
 use super::chat::{Head, fingerprint, sum, trace, usage_as_json};
 use super::error::ApiError;
-use super::extension::{AnswerExtension, Event};
 use super::fields::{Fields, wrong_type, wrong_value};
 use super::parameters::{Common, stream_options};
 use super::sse::{self, Encoder, Frames};
 use crate::engine::{
     CompletionRequest, FinishReason, GenerationEvent, RawPrompt, RemoteUsage, RoutingDecision, TokenLogprobs, Usage,
 };
+use crate::wire::{AnswerExtension, Event};
 
 /// OpenAI's default.
 const DEFAULT_MAX_TOKENS: usize = 16;

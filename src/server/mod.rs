@@ -13,7 +13,6 @@ mod body;
 mod chat;
 mod completions;
 mod error;
-pub mod extension;
 mod fields;
 mod guard;
 mod id;
@@ -48,10 +47,10 @@ pub use log::Log;
 
 use crate::engine::{Engine, LaneState};
 use crate::telemetry::memory;
+use crate::wire::Snapshot;
 use app::{App, Phase};
 use body::json_response;
 use error::ApiError;
-use extension::Snapshot;
 
 /// All there are, as the metrics name them.
 const ENDPOINTS: [&str; 8] = [

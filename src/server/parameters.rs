@@ -4,9 +4,9 @@ use serde_json::{Value, json};
 
 use super::app::App;
 use super::error::ApiError;
-use super::extension::RequestExtension;
 use super::fields::{Fields, wrong_type, wrong_value};
 use crate::engine::{LaneId, Policy, Sampling};
+use crate::wire::RequestExtension;
 
 /// As OpenAI limits them.
 const MOST_STOPS: usize = 4;
@@ -81,6 +81,7 @@ fn extension(fields: &mut Fields) -> Result<RequestExtension, ApiError> {
         policy: given.one_of("policy", &policies)?,
         thinking: given.boolean("thinking")?,
         trim: given.boolean("trim")?.unwrap_or(false),
+        fresh: given.boolean("fresh")?.unwrap_or(false),
         route_trace: given.boolean("route_trace")?.unwrap_or(false),
         events: given.boolean("events")?.unwrap_or(false),
     };

@@ -90,6 +90,7 @@ impl Call {
         fields.finish()?;
         let request = ChatRequest {
             whole: !(common.extension.trim || trims),
+            fresh: common.extension.fresh,
             format,
             sampling: common.sampling.clone(),
             max_tokens: max_tokens.unwrap_or(app.defaults.max_tokens),

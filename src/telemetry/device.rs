@@ -22,6 +22,8 @@ mod temperature;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use serde::{Deserialize, Serialize};
+
 use self::memory::MemoryUse;
 use self::npu::{NpuProbe, NpuSample};
 use self::power::{Power, PowerProbe};
@@ -31,7 +33,7 @@ use self::process::ProcessProbe;
 use super::Reading;
 
 /// One look at the machine.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct DeviceSample {
     /// Load of all cores together, 0 to 100 percent.
     pub cpu_percent: Reading<f32>,

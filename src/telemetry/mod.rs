@@ -12,8 +12,11 @@ pub mod statistics;
 pub mod surroundings;
 pub mod watch;
 
+use serde::{Deserialize, Serialize};
+
 /// A value that was measured, or the reason why it cannot be read here.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Reading<T> {
     Measured(T),
     Unavailable(String),

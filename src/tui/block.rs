@@ -3,6 +3,7 @@
 
 use crate::engine::LaneId;
 
+use super::text::rows::{Role, Rows, TextRow};
 use super::text::sanitize::Sanitizer;
 use super::text::wrap;
 
@@ -70,7 +71,7 @@ pub(super) struct Wrapped {
     columns: usize,
     /// How much of `shown` was wrapped.
     length: usize,
-    lines: Vec<wrap::Line>,
+    text: Rows,
     /// Of the thinking, while it is unfolded, and how much of it was wrapped.
     thought: Vec<wrap::Line>,
     thought_length: usize,
@@ -88,12 +89,12 @@ pub(super) struct MarkRow {
 
 /// One row of a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Row {
+pub enum Row<'a> {
     Header,
     /// Says that the model thinks or has thought.
     Thinking,
     Thought(wrap::Line),
-    Text(wrap::Line),
+    Text(TextRow<'a>),
     /// A piece of the remark with this number.
     Mark(usize, wrap::Line),
     Ending(wrap::Line),
@@ -175,17 +176,19 @@ impl Block {
             wrapped.thought = if thought.is_empty() { Vec::new() } else { wrap::wrap(thought, columns) };
             wrapped.thought_length = thought.len();
         }
-        if wrapped.lines.is_empty() || wrapped.length != self.shown.len() {
+        if wrapped.text.is_empty() || wrapped.length != self.shown.len() {
             let paragraph = self.shown[..wrapped.length].rfind('\n').map_or(0, |at| at + 1);
-            wrapped.lines.truncate(wrapped.lines.partition_point(|line| line.start < paragraph));
-            wrap::wrap_from(&self.shown, paragraph, columns, &mut wrapped.lines);
+            wrapped.text.truncate(wrapped.text.before(paragraph));
+            let mut lines = Vec::new();
+            wrap::wrap_from(&self.shown, paragraph, columns, &mut lines);
+            lines.into_iter().for_each(|line| wrapped.text.push_line(line, Role::Text));
             wrapped.length = self.shown.len();
             wrapped.marks.clear();
         }
         if wrapped.marks.is_empty() {
             for (number, mark) in self.marks.iter().enumerate() {
                 // Below the line that it falls into: a remark does not break a sentence.
-                let before = wrapped.lines.partition_point(|line| line.start < mark.at);
+                let before = wrapped.text.before(mark.at);
                 let lines = wrap::wrap(&mark.text, columns.saturating_sub(2).max(1)).into_iter();
                 wrapped.marks.extend(lines.map(|line| MarkRow { before, mark: number, line }));
             }
@@ -199,7 +202,7 @@ impl Block {
 
     fn text_rows(&self) -> usize {
         // An answer that ended before its first word shows how it ended and no empty line.
-        if self.shown.is_empty() && !self.wrapped.ending.is_empty() { 0 } else { self.wrapped.lines.len() }
+        if self.shown.is_empty() && !self.wrapped.ending.is_empty() { 0 } else { self.wrapped.text.len() }
     }
 
     /// Text and remarks.
@@ -207,23 +210,27 @@ impl Block {
         self.text_rows() + self.wrapped.marks.len()
     }
 
-    fn body_row(&self, index: usize) -> Row {
-        let mut above = 0;
-        for mark in &self.wrapped.marks {
-            let at = mark.before.min(self.text_rows()) + above;
-            if at == index {
-                return Row::Mark(mark.mark, mark.line);
-            }
-            above += usize::from(at < index);
+    /// Rows of remarks above this row of the body.
+    fn marks_above(&self, index: usize) -> usize {
+        let at = |(above, mark): (usize, &MarkRow)| mark.before.min(self.text_rows()) + above;
+        self.wrapped.marks.iter().enumerate().take_while(|mark| at(*mark) < index).count()
+    }
+
+    fn body_row(&self, index: usize) -> Row<'_> {
+        let above = self.marks_above(index);
+        if let Some(mark) = self.wrapped.marks.get(above)
+            && mark.before.min(self.text_rows()) + above == index
+        {
+            return Row::Mark(mark.mark, mark.line);
         }
-        Row::Text(self.wrapped.lines[index - above])
+        self.wrapped.text.get(index - above).map_or(Row::Gap, Row::Text)
     }
 
     pub(super) fn rows(&self) -> usize {
         self.top_rows() + self.body_rows() + self.wrapped.ending.len() + 1
     }
 
-    pub(super) fn row(&self, index: usize) -> Row {
+    pub(super) fn row(&self, index: usize) -> Row<'_> {
         let Some(index) = index.checked_sub(self.header_rows()) else { return Row::Header };
         let Some(index) = index.checked_sub(self.thinking_rows()) else {
             let line = index.checked_sub(1);
@@ -241,8 +248,8 @@ impl Block {
         match place {
             Place::Header => 0,
             Place::Thinking(row) => self.header_rows() + row.min(self.thinking_rows().saturating_sub(1)),
-            Place::Text(offset) => {
-                let line = self.wrapped.lines.partition_point(|line| line.start <= offset).saturating_sub(1);
+            Place::Text { start, number } => {
+                let line = self.wrapped.text.find(start, number);
                 let line = line.min(self.text_rows().saturating_sub(1));
                 let marks = self.wrapped.marks.iter().filter(|mark| mark.before <= line).count();
                 self.top_rows() + line + marks
@@ -261,12 +268,12 @@ impl Block {
         }
         match self.row(index) {
             Row::Header | Row::Thinking | Row::Thought(_) => Place::Header,
-            Row::Text(line) => Place::Text(line.start),
-            Row::Mark(..) => {
-                let row = index - self.top_rows();
-                let above = (0..row).filter(|row| matches!(self.body_row(*row), Row::Mark(..))).count();
-                Place::Mark(above)
+            Row::Text(_) => {
+                let marks = self.marks_above(index - self.top_rows());
+                let (start, number) = self.wrapped.text.place(index - self.top_rows() - marks);
+                Place::Text { start, number }
             }
+            Row::Mark(..) => Place::Mark(self.marks_above(index - self.top_rows())),
             Row::Ending(_) | Row::Gap => Place::Ending(index - self.top_rows() - self.body_rows()),
         }
     }
@@ -277,7 +284,11 @@ pub(super) enum Place {
     Header,
     /// A row of the thinking.
     Thinking(usize),
-    Text(usize),
+    /// A row of the text, by where it begins and how many rows above it begin there too.
+    Text {
+        start: usize,
+        number: usize,
+    },
     /// A row of the remarks.
     Mark(usize),
     Ending(usize),

@@ -2,7 +2,9 @@
 //!
 //! `/npu`, `/cpu`, `/remote` and `/auto` alone hold for all messages that follow; with a text behind them, for that message only.
 
-use crate::engine::LaneId;
+use clap::ValueEnum;
+
+use crate::engine::{LaneId, Policy};
 
 use super::composer::Draft;
 
@@ -39,8 +41,38 @@ pub const COMMANDS: &[Command] = &[
     },
     Command { name: "/auto", takes: LANE_TAKES, help: "let ortalk choose again", parse: |rest| lane(rest, None) },
     Command {
+        name: "/lane",
+        takes: "npu, cpu, remote or auto",
+        help: "where to answer from now on",
+        parse: named_lane,
+    },
+    Command {
+        name: "/policy",
+        takes: "auto, npu, cpu, fastest or efficient",
+        help: "how a lane is chosen",
+        parse: |rest| match rest {
+            "" => Some(Typed::Policy(None)),
+            name => Policy::from_str(name, false).ok().map(|policy| Typed::Policy(Some(policy))),
+        },
+    },
+    Command {
+        name: "/system",
+        takes: "a text, or 'none'",
+        help: "the system prompt",
+        parse: |rest| Some(Typed::System(rest)),
+    },
+    Command {
+        name: "/set",
+        takes: "a name and a value",
+        help: "temperature and other numbers",
+        parse: |rest| {
+            let (name, value) = rest.split_once(char::is_whitespace).unwrap_or((rest, ""));
+            Some(Typed::Set { name, value: value.trim() })
+        },
+    },
+    Command {
         name: "/think",
-        takes: "on or off",
+        takes: ON_OR_OFF,
         help: "think before answering, or do not",
         parse: |rest| match rest {
             "" | "on" => Some(Typed::Think(true)),
@@ -48,9 +80,29 @@ pub const COMMANDS: &[Command] = &[
             _ => None,
         },
     },
+    Command { name: "/log", takes: "", help: "what the libraries reported", parse: |rest| alone(rest, Typed::Log) },
+    Command {
+        name: "/theme",
+        takes: "a theme's name, or nothing",
+        help: "choose a colour theme",
+        parse: |rest| Some(Typed::Theme(rest)),
+    },
     Command { name: "/quit", takes: "", help: "leave ortalk", parse: |rest| alone(rest, Typed::Quit) },
     Command { name: "/exit", takes: "", help: "", parse: |rest| alone(rest, Typed::Quit) },
 ];
+
+/// The palette offers both.
+pub const ON_OR_OFF: &str = "on or off";
+
+/// Those that open a list of their own.
+const OPEN_LISTS: &[&str] = &["/model", "/theme", "/open"];
+
+impl Command {
+    /// Whether the palette runs it without waiting for something behind its name.
+    pub fn is_run_alone(&self) -> bool {
+        self.takes.is_empty() || OPEN_LISTS.contains(&self.name)
+    }
+}
 
 /// Alone, a lane holds from now on; with a text, for that message.
 const LANE_TAKES: &str = "a message, or nothing";
@@ -71,15 +123,32 @@ fn lane(rest: &str, lane: Option<LaneId>) -> Option<Typed<'_>> {
     })
 }
 
+fn named_lane(rest: &str) -> Option<Typed<'_>> {
+    let lanes = [("npu", NPU), ("cpu", CPU), ("remote", REMOTE), ("auto", None)];
+    lanes.into_iter().find(|(name, _)| *name == rest).map(|(_, lane)| Typed::Lane(lane))
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Typed<'a> {
     Quit,
     Help,
+    Log,
     Clear,
     /// Messages from now on: to this lane, or wherever the router sends them.
     Lane(Option<LaneId>),
+    /// How a lane is chosen; `None` asks.
+    Policy(Option<Policy>),
+    /// The system prompt; empty asks.
+    System(&'a str),
+    /// A number of the answers that follow; an empty value asks.
+    Set {
+        name: &'a str,
+        value: &'a str,
+    },
     /// Messages from now on: think before answering, or do not.
     Think(bool),
+    /// The colour theme of this name; an empty one shows the list.
+    Theme(&'a str),
     Message(Message<'a>),
     /// A word behind a slash that is no command; it is never sent to the model by mistake.
     Unknown(&'a str),
@@ -101,10 +170,18 @@ pub fn parse(typed: &str) -> Typed<'_> {
     if !typed.starts_with('/') {
         return Typed::Message(Message { text: typed, lane: None });
     }
-    let (word, rest) = typed.split_once(char::is_whitespace).unwrap_or((typed, ""));
+    let (word, rest) = split(typed);
     let Some(command) = COMMANDS.iter().find(|command| command.name == word) else { return Typed::Unknown(word) };
     let takes = if command.takes.is_empty() { "nothing behind it" } else { command.takes };
-    (command.parse)(rest.trim()).unwrap_or(Typed::Misused { word, takes })
+    (command.parse)(rest.unwrap_or_default().trim()).unwrap_or(Typed::Misused { word, takes })
+}
+
+/// The first word, and what stands behind it; `None` while the word is being typed.
+pub fn split(typed: &str) -> (&str, Option<&str>) {
+    match typed.split_once(char::is_whitespace) {
+        Some((word, rest)) => (word, Some(rest)),
+        None => (typed, None),
+    }
 }
 
 /// What is sent for what was typed, without the lane that it names, and that lane.
@@ -140,6 +217,14 @@ mod tests {
             ("/think on ", Typed::Think(true)),
             ("/think\noff", Typed::Think(false)),
             ("/think about it", Typed::Misused { word: "/think", takes: "on or off" }),
+            ("/lane npu", Typed::Lane(npu)),
+            ("/lane", Typed::Misused { word: "/lane", takes: "npu, cpu, remote or auto" }),
+            ("/policy", Typed::Policy(None)),
+            ("/policy fastest", Typed::Policy(Some(Policy::Fastest))),
+            ("/policy best", Typed::Misused { word: "/policy", takes: "auto, npu, cpu, fastest or efficient" }),
+            ("/system Be\nbrief. ", Typed::System("Be\nbrief.")),
+            ("/set temperature  0.7", Typed::Set { name: "temperature", value: "0.7" }),
+            ("/set", Typed::Set { name: "", value: "" }),
             ("/quit", Typed::Quit),
             ("/exit ", Typed::Quit),
             ("/quit now", Typed::Misused { word: "/quit", takes: "nothing behind it" }),

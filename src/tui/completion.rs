@@ -1,131 +1,121 @@
-//! The paths that are offered while `@path` is typed.
+//! The palette of commands: while one is typed, those that fit stand above the composer, then what the chosen one takes.
 //!
-//! A folder is listed once, off this thread, with what lies below it; what is typed behind it chooses among its paths.
-//! `update::writing` says what keys do, the lines are drawn above the composer.
+//! A row's id is the text that it stands for. One that ends with a space wants something behind it.
 
-use std::ops::Range;
-
+use clap::ValueEnum;
 use ratatui::text::Line;
 
-use super::composer::{Composer, mention};
-use super::picker::ranked;
-use super::skin::{Skin, Text, pad_right};
-use super::text::sanitize::one_line;
+use super::command::{self, COMMANDS, Command};
+use super::picker::{Item, Picker, Purpose};
+use super::picker_view;
+use super::skin::{Skin, Text};
+use super::state::State;
 use super::text::width;
+use crate::engine::{LaneState, Parameter, Policy};
 
-#[derive(Debug, Clone)]
+/// Rows of the palette, its heading among them, where there is room.
+const MOST_ROWS: usize = 10;
+
+#[derive(Debug, Default)]
 pub struct Completion {
-    /// Of the `@path` in the composer's text.
-    pub range: Range<usize>,
-    /// As it was typed, up to its last slash.
-    pub folder: String,
-    typed: String,
-    /// What lies in the folder; `None` until it was listed.
-    listed: Option<Vec<String>>,
-    /// The best first.
-    matching: Vec<usize>,
-    chosen: usize,
+    pub list: Option<Picker>,
+    /// The reader wants none until the next command.
+    pub closed: bool,
 }
 
-/// Rows of paths that are shown at once.
-const ROWS: usize = 8;
-
 impl Completion {
-    /// For the `@path` that the cursor stands in or behind. What `before` knows of the folder is kept.
-    pub fn at_cursor(composer: &Composer, before: Option<Self>) -> Option<Self> {
-        let cursor = composer.cursor();
-        // A bare `@` names nothing yet, but something is about to be.
-        let bare = || {
-            let start = composer.text()[..cursor].strip_suffix('@')?.len();
-            let begins = composer.text()[..start].chars().next_back().is_none_or(|c| c.is_whitespace() || c == '(');
-            begins.then_some((start..cursor, ""))
-        };
-        let mentions = composer.mentions().into_iter();
-        let (range, path) =
-            mentions.rev().find(|(range, _)| range.start < cursor && cursor <= range.end).or_else(bare)?;
-        let slash = path.rfind(std::path::is_separator).map_or(0, |at| at + 1);
-        let (folder, typed) = path.split_at(slash);
-        let listed = before.filter(|before| before.folder == folder).and_then(|before| before.listed);
-        let mut completion =
-            Self { range, folder: folder.to_owned(), typed: typed.to_owned(), listed, matching: Vec::new(), chosen: 0 };
-        completion.search();
-        Some(completion)
+    pub fn is_open(&self) -> bool {
+        self.list.is_some()
     }
 
-    pub fn is_listed(&self) -> bool {
-        self.listed.is_some()
+    /// Rows that it would like of a conversation of so many.
+    pub fn rows(&self, conversation: u16) -> u16 {
+        let Some(list) = &self.list else { return 0 };
+        let wanted = (list.rows().0.len() + 1).min(MOST_ROWS);
+        u16::try_from(wanted).unwrap_or(u16::MAX).min(conversation / 2)
     }
 
-    /// What lies in a folder, if it is this one.
-    pub fn list(&mut self, folder: &str, paths: Vec<String>) {
-        if folder == self.folder {
-            self.listed = Some(paths);
-            self.search();
-        }
-    }
-
-    fn search(&mut self) {
-        self.chosen = 0;
-        let paths = self.listed.as_deref().unwrap_or_default();
-        self.matching = ranked(&self.typed, paths.iter().map(String::as_str));
-        // Hidden ones have to be asked for.
-        if !self.typed.starts_with('.') {
-            self.matching.retain(|at| !paths[*at].starts_with('.') && !paths[*at].contains("/."));
-        }
-    }
-
-    /// There is something to choose.
-    pub fn offers(&self) -> bool {
-        !self.matching.is_empty()
-    }
-
-    pub fn move_by(&mut self, rows: isize) {
-        let last = self.matching.len().saturating_sub(1);
-        self.chosen = self.chosen.saturating_add_signed(rows).min(last);
-    }
-
-    /// The text for the chosen path, with what the folder was called, and whether it is a folder, so that there is more
-    /// to choose.
-    pub fn chosen(&self) -> Option<(String, bool)> {
-        let path = self.listed.as_ref()?.get(*self.matching.get(self.chosen)?)?;
-        let mut text = mention(&format!("{}{path}", self.folder));
-        let is_folder = path.ends_with('/');
-        if is_folder && text.ends_with('"') {
-            text.pop();
-        }
-        Some((text, is_folder))
-    }
-
-    /// Rows that are wanted, with the heading.
-    pub fn rows(&self) -> usize {
-        1 + self.matching.len().min(ROWS)
-    }
-
-    /// The heading and the paths around the chosen one, at most `rows` of `columns`.
+    /// The heading, then the rows.
     pub fn lines(&self, skin: &Skin, columns: usize, rows: usize) -> Vec<Text> {
-        let listed = self.listed.as_deref().unwrap_or_default();
-        let count = format!(" {} of {} ", self.chosen + 1, self.matching.len());
-        let title =
-            format!(" files in {} ", if self.folder.is_empty() { "./".to_owned() } else { one_line(&self.folder) });
-        let rule = columns.saturating_sub(width(&title) + width(&count) + 2);
-        let heading = Line::from(vec![
-            skin.styled(skin.theme.border, skin.glyphs.rule(1)),
-            skin.styled(skin.theme.accent, title),
-            skin.styled(skin.theme.border, skin.glyphs.rule(rule)),
-            skin.dim(count),
-            skin.styled(skin.theme.border, skin.glyphs.rule(1)),
-        ]);
-        let room = rows.saturating_sub(1).min(ROWS);
-        let first = (self.chosen + 1).saturating_sub(room);
-        let paths = self.matching.iter().enumerate().skip(first).take(room).map(|(index, at)| {
-            let path = listed.get(*at).map(|path| one_line(path)).unwrap_or_default();
-            let (sign, style) = match index == self.chosen {
-                true => (skin.glyphs.prompt, skin.theme.strong),
-                false => (" ", skin.theme.text),
-            };
-            let sign = pad_right(&format!(" {sign}"), 3);
-            skin.fit(Line::from(vec![skin.styled(skin.theme.accent, sign), skin.styled(style, path)]), columns)
-        });
-        std::iter::once(skin.fit(heading, columns)).chain(paths).take(rows).collect()
+        let Some(list) = &self.list else { return Vec::new() };
+        let mut lines = vec![heading(list, skin, columns)];
+        let choices = picker_view::choices(list, skin, columns.saturating_sub(1), rows.saturating_sub(1));
+        lines.extend(choices.into_iter().map(|choice| {
+            let margin = std::iter::once(skin.plain(" "));
+            Line::from(margin.chain(choice.spans).collect::<Vec<_>>())
+        }));
+        lines
+    }
+}
+
+fn heading(list: &Picker, skin: &Skin, columns: usize) -> Text {
+    let title = format!(" {} ", list.title);
+    let count = format!(" {} ", picker_view::count(list));
+    let rule = columns.saturating_sub(width(&title) + width(&count) + 2);
+    let border = |count: usize| skin.styled(skin.theme.border, skin.glyphs.rule(count));
+    let spans = vec![border(1), skin.styled(skin.theme.accent, title), border(rule), skin.dim(count), border(1)];
+    skin.fit(Line::from(spans), columns)
+}
+
+/// What fits what is typed behind a slash; `None` where nothing does.
+pub fn offered(state: &State, typed: &str) -> Option<Picker> {
+    let (title, items, filter) = match command::split(typed) {
+        (word, None) => ("commands".to_owned(), commands(), word),
+        (word, Some(rest)) => (word.to_owned(), arguments(state, word), rest.trim_start()),
+    };
+    let mut picker = Picker::new(Purpose::Command, title, items);
+    picker.set_filter(filter);
+    (!picker.rows().0.is_empty()).then_some(picker)
+}
+
+/// All that are listed.
+pub fn commands() -> Vec<Item> {
+    let item = |command: &Command| Item {
+        id: if command.is_run_alone() { command.name.to_owned() } else { format!("{} ", command.name) },
+        label: command.name.to_owned(),
+        detail: command.help.to_owned(),
+    };
+    COMMANDS.iter().filter(|command| !command.help.is_empty()).map(item).collect()
+}
+
+/// What a command takes, where there is a list of it.
+pub fn arguments(state: &State, command: &str) -> Vec<Item> {
+    let item = |label: &str, detail: String| Item { id: format!("{command} {label}"), label: label.to_owned(), detail };
+    match command {
+        "/lane" => {
+            let lanes = state.snapshot().map(|snapshot| snapshot.lanes.as_slice()).unwrap_or_default();
+            let lanes = lanes.iter().map(|lane| {
+                let emulated = if lane.emulated { ", emulated" } else { "" };
+                let stands = match &lane.state {
+                    LaneState::Ready => "ready".to_owned(),
+                    LaneState::Loading { .. } => "loading".to_owned(),
+                    LaneState::Absent { reason } => format!("absent: {reason}"),
+                    LaneState::Failed { reason } => format!("failed: {reason}"),
+                };
+                item(lane.id.name(), format!("{stands}{emulated}"))
+            });
+            lanes.chain([item("auto", "let ortalk choose".to_owned())]).collect()
+        }
+        "/policy" => {
+            let policies = Policy::value_variants().iter().map(|policy| {
+                let help = policy.to_possible_value().and_then(|value| value.get_help().map(ToString::to_string));
+                let now = if *policy == state.settings.policy { "now: " } else { "" };
+                item(policy.name(), format!("{now}{}", help.unwrap_or_default()))
+            });
+            policies.collect()
+        }
+        "/set" => {
+            let parameters = Parameter::ALL.into_iter().map(|parameter| Item {
+                id: format!("{command} {} ", parameter.name()),
+                label: parameter.name().to_owned(),
+                detail: format!("now {}; {}", parameter.value(&state.settings), parameter.help()),
+            });
+            parameters.collect()
+        }
+        _ => {
+            let takes = COMMANDS.iter().find(|known| known.name == command).map(|known| known.takes);
+            let choices: &[&str] = if takes == Some(command::ON_OR_OFF) { &["on", "off"] } else { &[] };
+            choices.iter().map(|choice| item(choice, String::new())).collect()
+        }
     }
 }

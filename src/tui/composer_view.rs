@@ -5,6 +5,7 @@ use ratatui::layout::{Position, Rect};
 use ratatui::text::{Line, Span};
 
 use super::consent::{self, Gate};
+use super::keys::{Action, Context};
 use super::layout::{COMPOSER_MARGIN, Layout, Mode};
 use super::skin::{Skin, Text, width};
 use super::state::{EngineState, State};
@@ -59,20 +60,6 @@ fn typed_line(state: &State, skin: &Skin, line: wrap::Line) -> Text {
     Line::from(spans)
 }
 
-/// The paths that are offered, at the lower end of the conversation.
-pub fn draw_offer(state: &State, skin: &Skin, area: Rect, buffer: &mut Buffer) {
-    let Some(completion) = state.writing.completion.as_ref().filter(|completion| completion.offers()) else { return };
-    // Never all of the conversation.
-    let rows = completion.rows().min(usize::from(area.height / 2 + 1).min(area.height.into()));
-    let lines = completion.lines(skin, area.width.into(), rows);
-    let top = area.bottom() - lines.len() as u16;
-    let blank = " ".repeat(area.width.into());
-    for (y, line) in (top..area.bottom()).zip(&lines) {
-        buffer.set_stringn(area.x, y, &blank, area.width.into(), skin.theme.text);
-        buffer.set_line(area.x, y, line, area.width);
-    }
-}
-
 fn placeholder(state: &State) -> String {
     if let (EngineState::Ready(_), Some(lane), false) = (&state.engine, state.settings.lane, state.busy()) {
         return format!("Message to {lane}; /auto lets ortalk choose");
@@ -106,14 +93,28 @@ pub fn footer(state: &State, skin: &Skin, layout: &Layout, columns: usize) -> Te
 
 /// As many keys as there is room for.
 fn hints(state: &State, skin: &Skin, layout: &Layout, columns: usize) -> Text {
-    let keys = [
-        ("Enter", if state.busy() { "queue" } else { "send" }),
-        if state.busy() { ("Esc", "cancel") } else { ("Alt-Enter", "new line") },
-        if layout.mode == Mode::Medium { ("Tab", "panels") } else { ("/", "commands") },
-        ("F1", "help"),
-    ];
+    let key = |context, action, what| Some((state.keys.key(context, action)?, what));
+    let chat = |action, what| key(Context::Compose, action, what);
+    let keys = if state.completion.is_open() || state.writing.offers() {
+        [
+            key(Context::List, Action::Choose, if state.writing.offers() { "attach" } else { "run" }),
+            key(Context::List, Action::Complete, "complete"),
+            chat(Action::Escape, "close"),
+            None,
+        ]
+    } else {
+        [
+            chat(Action::Send, if state.busy() { "queue" } else { "send" }),
+            if state.busy() { chat(Action::Escape, "cancel") } else { chat(Action::NewLine, "new line") },
+            match layout.mode {
+                Mode::Medium => chat(Action::NextPanel, "panels"),
+                Mode::Wide | Mode::Small => Some(("/".to_owned(), "commands")),
+            },
+            chat(Action::Help, "help"),
+        ]
+    };
     let mut line = vi_mode(state, skin);
-    for (key, what) in keys {
+    for (key, what) in keys.into_iter().flatten() {
         if width(&line) + key.len() + what.len() + 6 <= columns {
             line.spans.extend([skin.plain(format!("   {key}")), skin.dim(format!(" {what}"))]);
         }
@@ -134,7 +135,8 @@ fn vi_mode(state: &State, skin: &Skin) -> Text {
 /// What must be said now, in place of the keys.
 pub fn message(state: &State, skin: &Skin) -> Option<Text> {
     if state.quit_armed.is_some() {
-        return Some(Line::from(skin.styled(skin.theme.warning, "   press Ctrl-C again to quit")));
+        let key = state.keys.key(Context::Compose, Action::Interrupt).unwrap_or_default();
+        return Some(Line::from(skin.styled(skin.theme.warning, format!("   press {key} again to quit"))));
     }
     if state.gate == Gate::Asking {
         return Some(Line::from(skin.styled(skin.theme.warning, format!("   {}", consent::KEYS))));

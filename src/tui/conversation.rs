@@ -28,6 +28,8 @@ enum View {
 #[derive(Debug, Clone)]
 pub struct Conversation {
     blocks: Vec<Block>,
+    /// Rows above each block, and of all of them, as they were laid out last.
+    above: Vec<usize>,
     view: View,
     columns: usize,
     height: usize,
@@ -37,7 +39,7 @@ pub struct Conversation {
 
 impl Default for Conversation {
     fn default() -> Self {
-        Self { blocks: Vec::new(), view: View::Follow, columns: 1, height: 1, unfolded: false }
+        Self { blocks: Vec::new(), above: vec![0], view: View::Follow, columns: 1, height: 1, unfolded: false }
     }
 }
 
@@ -71,6 +73,7 @@ impl Conversation {
         if let Some(block) = self.blocks.get_mut(at) {
             block.wrap(self.columns, self.unfolded);
         }
+        self.count();
         if let View::At { top, seen } = &mut self.view {
             for anchor in [top, seen] {
                 anchor.block += usize::from(anchor.block >= at);
@@ -146,6 +149,7 @@ impl Conversation {
         for block in &mut self.blocks {
             block.wrap(self.columns, self.unfolded);
         }
+        self.count();
         // Where the text has become shorter than the view, or its end has come into it, the reader is at the end.
         if let View::At { top, .. } = self.view
             && self.row_of(top) + self.height >= self.total_rows()
@@ -155,9 +159,24 @@ impl Conversation {
         self.note_seen();
     }
 
+    fn count(&mut self) {
+        self.above.clear();
+        self.above.push(0);
+        let rows = self.blocks.iter().map(Block::rows);
+        self.above.extend(rows.scan(0, |sum, rows| {
+            *sum += rows;
+            Some(*sum)
+        }));
+    }
+
     pub fn total_rows(&self) -> usize {
         // The gap after the last block is not shown.
-        self.blocks.iter().map(Block::rows).sum::<usize>().saturating_sub(1)
+        self.above.last().map_or(0, |rows| rows.saturating_sub(1))
+    }
+
+    /// The block that this row belongs to; the one after the last for rows below all.
+    fn block_at(&self, row: usize) -> usize {
+        self.above.partition_point(|above| *above <= row).saturating_sub(1)
     }
 
     /// The first row in view.
@@ -216,22 +235,15 @@ impl Conversation {
     }
 
     /// The rows in view: which block, and what of it.
-    pub fn visible(&self) -> Vec<(usize, Row)> {
-        let mut skip = self.top_row();
-        let mut rows = Vec::with_capacity(self.height);
-        for (number, block) in self.blocks.iter().enumerate() {
-            let count = block.rows();
-            if skip >= count {
-                skip -= count;
-                continue;
-            }
-            rows.extend((skip..count).map(|index| (number, block.row(index))).take(self.height - rows.len()));
-            skip = 0;
-            if rows.len() == self.height {
-                break;
-            }
-        }
-        rows
+    pub fn visible(&self) -> Vec<(usize, Row<'_>)> {
+        let top = self.top_row();
+        let bottom = (top + self.height).min(self.above.last().copied().unwrap_or(0));
+        let first = self.block_at(top);
+        let blocks = self.blocks.iter().zip(self.above.windows(2)).enumerate().skip(first);
+        let rows = blocks.take_while(|(_, (_, span))| span[0] < bottom).flat_map(|(number, (block, span))| {
+            (span[0].max(top)..span[1].min(bottom)).map(move |row| (number, block.row(row - span[0])))
+        });
+        rows.collect()
     }
 
     fn note_seen(&mut self) {
@@ -243,18 +255,17 @@ impl Conversation {
         }
     }
 
-    fn anchor(&self, mut row: usize) -> Anchor {
-        for (number, block) in self.blocks.iter().enumerate() {
-            if row < block.rows() {
-                return Anchor { block: number, place: block.place_of(row) };
-            }
-            row -= block.rows();
-        }
-        Anchor { block: self.blocks.len(), place: Place::Header }
+    fn anchor(&self, row: usize) -> Anchor {
+        let number = self.block_at(row);
+        let place = match (self.blocks.get(number), self.above.get(number)) {
+            (Some(block), Some(above)) => block.place_of(row - above),
+            _ => Place::Header,
+        };
+        Anchor { block: number, place }
     }
 
     fn row_of(&self, anchor: Anchor) -> usize {
-        let before: usize = self.blocks.iter().take(anchor.block).map(Block::rows).sum();
+        let before = self.above.get(anchor.block).or(self.above.last()).copied().unwrap_or(0);
         before + self.blocks.get(anchor.block).map_or(0, |block| block.row_of(anchor.place))
     }
 }

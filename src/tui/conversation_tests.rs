@@ -12,7 +12,7 @@ fn rows(conversation: &Conversation) -> Vec<String> {
                 Row::Header => "#".to_string(),
                 Row::Thinking => "?".to_string(),
                 Row::Thought(line) => format!("?{}", &block.thought()[line.start..line.end]),
-                Row::Text(line) => block.shown()[line.start..line.end].to_string(),
+                Row::Text(row) => row.text(block.shown()),
                 Row::Mark(number, line) => format!("~{}", &block.mark(number)[line.start..line.end]),
                 Row::Ending(_) => "!".to_string(),
                 Row::Gap => String::new(),

@@ -12,6 +12,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use crate::bill::{Books, Tab};
 use crate::engine::{ChatRequest, EngineSnapshot, GenerationEvent, GenerationStream, RoutingDecision};
+use crate::log_file;
 
 use super::backend::Backend;
 use super::errands::Errands;
@@ -30,6 +31,9 @@ const SAMPLE_PERIOD: Duration = Duration::from_secs(1);
 const LOADER_PATIENCE: Duration = Duration::from_secs(3);
 /// Events that are taken in before the next frame, so that a flood of them cannot stop the drawing.
 const BATCH: usize = 256;
+
+/// Of the log, in bytes: its end is what somebody looks for.
+const LOG_SHOWN: u64 = 128 << 10;
 
 /// What the threads send.
 enum Message {
@@ -175,6 +179,7 @@ impl Driver {
 
     fn draw(&mut self, now: Instant) -> io::Result<()> {
         self.state.dirty = false;
+        self.skin.theme = self.state.looks.theme();
         let (state, skin) = (&mut self.state, &self.skin);
         self.screen.draw(|frame| view::draw(state, skin, now, frame))?;
         self.limiter.drawn(now);
@@ -275,6 +280,7 @@ impl Driver {
                 self.state.dirty = true;
                 return self.handle(Event::Edited(result));
             }
+            Effect::ReadLog => self.read_log()?,
             Effect::Suspend { by } => {
                 if by == SuspendedBy::Key && !platform::can_stop() {
                     self.state.hint = Some("there is no shell to go back to".to_string());
@@ -328,6 +334,17 @@ impl Driver {
             let result = catch_unwind(AssertUnwindSafe(|| backend.preview(&request)))
                 .unwrap_or_else(|_| Err("the router broke; the log says where".to_string()));
             let _ = sender.send(Message::Event(event(result)));
+        })?;
+        Ok(())
+    }
+}
+
+impl Driver {
+    fn read_log(&self) -> io::Result<()> {
+        let (path, sender) = (self.state.log_file.clone(), self.sender.clone());
+        std::thread::Builder::new().name("log".into()).spawn(move || {
+            let result = log_file::tail(&path, LOG_SHOWN).map_err(|error| error.to_string());
+            let _ = sender.send(Message::Event(Event::LogRead(result)));
         })?;
         Ok(())
     }

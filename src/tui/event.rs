@@ -64,6 +64,8 @@ pub enum Event {
     HistoryLost(String),
     /// What a person left in their editor.
     Edited(Result<String, String>),
+    /// The end of the log file, or why it cannot be read.
+    LogRead(Result<String, String>),
     /// A deadline that `State::deadline` named has come.
     Tick,
     Signal(Signal),
@@ -108,6 +110,8 @@ pub enum Effect {
     Edit(String),
     /// Read the engine's state; answered by `Event::Snapshot`.
     RefreshSnapshot,
+    /// Read the end of the log file, off this thread; answered by `Event::LogRead`.
+    ReadLog,
     /// Give the terminal back and stop the process until it is continued.
     Suspend {
         by: SuspendedBy,

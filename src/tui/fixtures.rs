@@ -7,9 +7,9 @@ use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use crate::bill::Bill;
 use crate::engine::{
     AnswerSettings, ChosenBy, EngineSnapshot, FinishReason, Finished, GenerationEvent, GraphPlacement, LaneChange,
-    LaneId, LaneState, LaneStatus, MeasuredRates, Placement, Policy, PrefillProgress, Price, Privacy, Rejection,
-    RemotePlace, RemoteStatus, RoutingDecision, Rule, Sampling, ThinkingChoice, Threads, Timings, Token, TokenPrice,
-    Usage,
+    LaneId, LaneState, LaneStatus, MeasuredRates, Placement, Policy, PrefillProgress, Price, Privacy, PromptParts,
+    Rejection, RemotePlace, RemoteStatus, RoutingDecision, Rule, Sampling, ThinkingChoice, Threads, Timings, Token,
+    TokenPrice, Usage,
 };
 use crate::ledger::{Entry, EntryEnergy, Prices, TokenPrices, VERSION};
 use crate::telemetry::Reading;
@@ -243,6 +243,7 @@ pub fn outgrown_decision() -> RoutingDecision {
         execution_provider: "OpenAI-compatible server".into(),
         rule: Rule::Outgrown,
         prompt_tokens: 20_000,
+        parts: Some(PromptParts { system: 30, history: 19_870, message: 100 }),
         needed_tokens: 20_100,
         context_limit: 100_000,
         predicted_ttft: None,
@@ -267,6 +268,7 @@ pub fn decision() -> RoutingDecision {
         policy: Policy::Auto,
         rule: Rule::FirstThatFits,
         prompt_tokens: 1000,
+        parts: Some(PromptParts { system: 30, history: 870, message: 100 }),
         answer_tokens: 500,
         needed_tokens: 1100,
         context_limit: 8000,
@@ -288,6 +290,7 @@ pub fn short_decision() -> RoutingDecision {
         execution_provider: "QNNExecutionProvider".into(),
         emulated: true,
         prompt_tokens: 40,
+        parts: Some(PromptParts { system: 30, history: 0, message: 10 }),
         needed_tokens: 140,
         context_limit: 500,
         predicted_ttft: None,

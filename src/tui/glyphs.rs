@@ -4,6 +4,10 @@
 
 use std::ffi::OsStr;
 
+use crate::config::Unicode;
+
+use super::text::rows::Sign;
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Glyphs {
     pub running: &'static str,
@@ -27,6 +31,10 @@ pub struct Glyphs {
     pub tee_down: &'static str,
     pub tee_up: &'static str,
     pub tee_right: &'static str,
+    pub tee_left: &'static str,
+    pub cross: &'static str,
+    /// Of lists, the outermost first.
+    pub bullets: [&'static str; 3],
     /// Eighths of a cell, the lowest first.
     pub levels: [&'static str; 8],
     pub gauge_full: &'static str,
@@ -52,6 +60,9 @@ pub const UNICODE: Glyphs = Glyphs {
     tee_down: "┬",
     tee_up: "┴",
     tee_right: "├",
+    tee_left: "┤",
+    cross: "┼",
+    bullets: ["•", "◦", "▪"],
     levels: ["▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"],
     gauge_full: "━",
     gauge_empty: "─",
@@ -76,15 +87,24 @@ pub const ASCII: Glyphs = Glyphs {
     tee_down: "+",
     tee_up: "+",
     tee_right: "+",
+    tee_left: "+",
+    cross: "+",
+    bullets: ["*", "-", "+"],
     levels: ["_", "_", ".", ":", "-", "=", "+", "#"],
     gauge_full: "#",
     gauge_empty: ".",
 };
 
 impl Glyphs {
-    pub fn for_environment() -> Self {
+    /// What the settings say; else what the environment's locale can show.
+    pub fn new(unicode: Unicode) -> Self {
         let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
-        if cfg!(windows) || locale_is_utf8(variable) { UNICODE } else { ASCII }
+        match unicode {
+            Unicode::Always => UNICODE,
+            Unicode::Ascii => ASCII,
+            Unicode::Auto if cfg!(windows) || locale_is_utf8(variable) => UNICODE,
+            Unicode::Auto => ASCII,
+        }
     }
 
     /// The bar that fills `fraction` of one cell; nothing is drawn for zero.
@@ -94,6 +114,16 @@ impl Glyphs {
         }
         let eighths = (fraction * 8.0).ceil().clamp(1.0, 8.0) as usize;
         self.levels[eighths - 1]
+    }
+
+    /// One column wide.
+    pub fn sign(&self, sign: Sign) -> &'static str {
+        match sign {
+            Sign::Bullet(depth) => self.bullets[usize::from(depth) % self.bullets.len()],
+            Sign::Bar | Sign::Column => self.vertical,
+            Sign::Rule => self.horizontal,
+            Sign::Cross => self.cross,
+        }
     }
 
     pub fn rule(&self, columns: usize) -> String {

@@ -1,7 +1,10 @@
-//! The one table of keys: what a key does, and the line of help that says so.
+//! The one table of keys: what a key does where, and the line of help that says so.
+//!
+//! The settings may give an action other keys (`keymap`); they name it by [`Action::name`].
 
-use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+use crossterm::event::KeyCode;
 
+use super::chord::{Chord, alt, ctrl, plain, with_ctrl, with_shift};
 use super::composer::Motion;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,6 +48,17 @@ pub enum Action {
     History,
     /// Edit what is typed with the reader's own editor.
     Editor,
+    /// Take the chosen row.
+    Choose,
+    /// Put the chosen row into what is typed, and do no more.
+    Complete,
+}
+
+impl Action {
+    /// What `[keys]` calls it: the variant's name in kebab case, as `kill-line-end`.
+    pub fn name(self) -> String {
+        kebab(&format!("{self:?}"))
+    }
 }
 
 /// Where a key counts. One that has no binding there keeps the one that it has in `Compose`.
@@ -60,45 +74,52 @@ pub enum Context {
 
 impl Context {
     /// Letters without a binding are typed.
-    fn types(self) -> bool {
+    pub fn types(self) -> bool {
         self != Self::Message
     }
+
+    /// What `[keys]` calls it.
+    pub fn name(self) -> String {
+        kebab(&format!("{self:?}"))
+    }
+
+    /// The heading of its keys in the help.
+    pub fn title(self) -> &'static str {
+        match self {
+            Self::Compose => "keys",
+            Self::List => "keys in a list and the palette",
+            Self::Message => "keys on a message",
+        }
+    }
+}
+
+/// `Kill(LineEnd)` as `kill-line-end`.
+fn kebab(variant: &str) -> String {
+    let mut name = String::new();
+    for c in variant.chars().filter(char::is_ascii_alphanumeric) {
+        if c.is_ascii_uppercase() && !name.is_empty() {
+            name.push('-');
+        }
+        name.push(c.to_ascii_lowercase());
+    }
+    name
 }
 
 pub struct Binding {
     pub context: Context,
     pub action: Action,
     pub keys: &'static [Chord],
-    /// How the keys are written in the help; empty for a binding that is not listed.
+    /// Those of the keys that the help names, while they are in force; empty for a binding that is not listed.
     pub shown: &'static str,
     pub help: &'static str,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Chord(KeyModifiers, KeyCode);
-
-const fn plain(code: KeyCode) -> Chord {
-    Chord(KeyModifiers::NONE, code)
-}
-
-const fn ctrl(c: char) -> Chord {
-    Chord(KeyModifiers::CONTROL, KeyCode::Char(c))
-}
-
-const fn alt(code: KeyCode) -> Chord {
-    Chord(KeyModifiers::ALT, code)
-}
-
-const fn with_ctrl(code: KeyCode) -> Chord {
-    Chord(KeyModifiers::CONTROL, code)
-}
-
-const fn with_shift(code: KeyCode) -> Chord {
-    Chord(KeyModifiers::SHIFT, code)
-}
-
 const fn bind(action: Action, keys: &'static [Chord], shown: &'static str, help: &'static str) -> Binding {
     Binding { context: Context::Compose, action, keys, shown, help }
+}
+
+const fn in_list(action: Action, keys: &'static [Chord], shown: &'static str, help: &'static str) -> Binding {
+    Binding { context: Context::List, action, keys, shown, help }
 }
 
 pub const BINDINGS: &[Binding] = &[
@@ -168,71 +189,28 @@ pub const BINDINGS: &[Binding] = &[
     bind(Action::Kill(Motion::WordRight), &[alt(KeyCode::Char('d'))], "", ""),
     bind(Action::Kill(Motion::LineStart), &[ctrl('u')], "Ctrl-U", "cut to the start of the line"),
     bind(Action::Kill(Motion::LineEnd), &[ctrl('k')], "Ctrl-K", "cut to the end of the line"),
-    bind(Action::Undo, &[ctrl('7'), ctrl('_'), ctrl('-'), ctrl('/')], "Ctrl-_", "undo"),
+    bind(Action::Undo, &[ctrl('_')], "Ctrl-_", "undo"),
     bind(Action::Redo, &[alt(KeyCode::Char('_')), alt(KeyCode::Char('-'))], "Alt-_", "redo"),
     bind(Action::History, &[ctrl('r')], "Ctrl-R", "search the messages sent before"),
     bind(Action::Editor, &[ctrl('g')], "Ctrl-G", "edit in VISUAL or EDITOR"),
     bind(Action::Yank, &[ctrl('y')], "Ctrl-Y", "put back what was cut"),
+    in_list(Action::Choose, &[plain(KeyCode::Enter)], "Enter", "take the chosen row"),
+    in_list(Action::Complete, &[plain(KeyCode::Tab)], "Tab", "complete what is typed"),
 ];
-
-/// What a key means: something to do, or a character to type.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Meaning {
-    Do(Action),
-    Type(char),
-    Nothing,
-}
-
-pub fn meaning(key: KeyEvent, context: Context) -> Meaning {
-    let modifiers = key.modifiers & (KeyModifiers::SHIFT | KeyModifiers::CONTROL | KeyModifiers::ALT);
-    let chord = match key.code {
-        // Terminals differ in whether Shift is told apart from the character it makes.
-        KeyCode::Char(c) if modifiers.contains(KeyModifiers::CONTROL) => {
-            Chord(modifiers - KeyModifiers::SHIFT, KeyCode::Char(c.to_ascii_lowercase()))
-        }
-        KeyCode::Char(c) => Chord(modifiers - KeyModifiers::SHIFT, KeyCode::Char(c)),
-        code => Chord(modifiers, code),
-    };
-    let bound = |context| BINDINGS.iter().find(|b: &&Binding| b.context == context && b.keys.contains(&chord));
-    let is_letter = matches!(chord, Chord(modifiers, KeyCode::Char(_)) if modifiers.is_empty());
-    if let Some(binding) = bound(context).or_else(|| bound(Context::Compose)) {
-        return Meaning::Do(binding.action);
-    }
-    if is_letter && !context.types() {
-        return Meaning::Nothing;
-    }
-    match chord {
-        // AltGr arrives as Ctrl-Alt on Windows.
-        Chord(modifiers, KeyCode::Char(c))
-            if modifiers.is_empty() || modifiers == KeyModifiers::CONTROL | KeyModifiers::ALT =>
-        {
-            Meaning::Type(c)
-        }
-        _ => Meaning::Nothing,
-    }
-}
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn no_key_is_bound_twice() {
-        let mut seen: Vec<(Context, Chord)> = Vec::new();
-        for (context, chord) in BINDINGS.iter().flat_map(|b| b.keys.iter().map(|chord| (b.context, *chord))) {
-            assert!(!seen.contains(&(context, chord)), "{context:?} {chord:?}");
-            seen.push((context, chord));
+    fn actions_are_named_after_their_variants() {
+        for (action, name) in [
+            (Action::Send, "send"),
+            (Action::DeleteOrQuit, "delete-or-quit"),
+            (Action::Kill(Motion::LineEnd), "kill-line-end"),
+        ] {
+            assert_eq!(action.name(), name);
         }
-    }
-
-    #[test]
-    fn characters_are_typed_whatever_the_terminal_says_of_shift() {
-        let key = |code, modifiers| meaning(KeyEvent::new(code, modifiers), Context::Compose);
-        assert_eq!(key(KeyCode::Char('A'), KeyModifiers::SHIFT), Meaning::Type('A'));
-        assert_eq!(key(KeyCode::Char('@'), KeyModifiers::CONTROL | KeyModifiers::ALT), Meaning::Type('@'));
-        assert_eq!(key(KeyCode::Char('C'), KeyModifiers::CONTROL), Meaning::Do(Action::Interrupt));
-        assert_eq!(key(KeyCode::Enter, KeyModifiers::ALT), Meaning::Do(Action::NewLine));
-        assert_eq!(key(KeyCode::Char('x'), KeyModifiers::ALT), Meaning::Nothing);
-        assert_eq!(key(KeyCode::F(9), KeyModifiers::NONE), Meaning::Nothing);
+        assert_eq!(Context::Message.name(), "message");
     }
 }

@@ -27,6 +27,8 @@ pub struct Layout {
     pub top_rule: Rect,
     pub conversation: Rect,
     /// Between conversation and panels.
+    /// Below the conversation, while a command is typed.
+    pub palette: Rect,
     pub divider: Rect,
     pub panels: Rect,
     pub bottom_rule: Rect,
@@ -86,6 +88,7 @@ impl Layout {
             strip,
             top_rule,
             conversation: Rect { width: conversation, ..body },
+            palette: Rect { width: conversation, y: body.bottom(), height: 0, ..body },
             divider: Rect { x: conversation, width: divider, ..body },
             panels: Rect { x: conversation + divider, width: panels, ..body },
             bottom_rule,
@@ -93,6 +96,13 @@ impl Layout {
             composer,
             footer,
         }
+    }
+
+    /// Gives rows of the conversation to the palette.
+    pub fn make_room(&mut self, rows: u16) {
+        let rows = rows.min(self.conversation.height);
+        self.conversation.height -= rows;
+        self.palette = Rect { y: self.conversation.bottom(), height: rows, ..self.conversation };
     }
 
     /// The conversation's text without its margins.
@@ -124,10 +134,11 @@ mod tests {
     proptest! {
         #[test]
         fn nothing_overlaps_or_leaves_the_screen(
-            columns in 0u16..300, rows in 0u16..100, typed in 0usize..5000, queued in 0usize..10
+            columns in 0u16..300, rows in 0u16..100, typed in 0usize..5000, queued in 0usize..10, offered in 0u16..12
         ) {
-            let l = Layout::new(columns, rows, typed, queued);
-            let parts = [l.title, l.strip, l.top_rule, l.conversation, l.divider, l.panels, l.bottom_rule, l.queue,
+            let mut l = Layout::new(columns, rows, typed, queued);
+            l.make_room(offered);
+            let parts = [l.title, l.strip, l.top_rule, l.conversation, l.palette, l.divider, l.panels, l.bottom_rule, l.queue,
                 l.composer, l.footer];
             let screen = Rect::new(0, 0, columns, rows);
             for (i, a) in parts.iter().enumerate() {

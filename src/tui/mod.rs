@@ -8,6 +8,7 @@ mod answer;
 mod attach;
 mod backend;
 mod block;
+mod chord;
 mod command;
 mod completion;
 mod composer;
@@ -26,8 +27,13 @@ mod glyphs;
 mod help;
 mod history_file;
 mod input;
+mod keymap;
 mod keys;
 mod layout;
+mod looks;
+mod offer;
+mod page;
+mod palette;
 mod panels;
 mod paste_burst;
 mod picker;
@@ -51,12 +57,13 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use crate::bill::Books;
-use crate::config::Editing;
+use crate::config::{Editing, KeySettings, ScreenSettings};
 use crate::engine::AnswerSettings;
 use crate::telemetry::device::DeviceSample;
 
 pub use backend::Backend;
 pub use event::Exit;
+pub use keymap::KeysError;
 pub use theme::ThemeError;
 
 /// Makes the engine. Runs on a thread of its own while the screen is open already; an error is shown there.
@@ -78,6 +85,11 @@ pub struct TuiOptions {
     pub editing: Editing,
     /// Where messages sent are kept for later sessions; `None` where they are not.
     pub history: Option<PathBuf>,
+    /// Keys in place of the usual ones.
+    pub keys: KeySettings,
+    /// Where themes of the reader's own lie.
+    pub themes: PathBuf,
+    pub screen: ScreenSettings,
     /// Where standard output and error go while the screen is open.
     pub log_file: PathBuf,
 }
@@ -90,6 +102,8 @@ pub enum TuiError {
     DumbTerminal,
     #[error(transparent)]
     Theme(#[from] ThemeError),
+    #[error(transparent)]
+    Keys(#[from] KeysError),
     #[error("the terminal cannot be used: {0}")]
     Terminal(#[from] std::io::Error),
 }
@@ -110,14 +124,17 @@ pub fn require_terminal() -> Result<(), TuiError> {
 
 /// Opens the chat and returns when it is over, with the terminal as it was.
 pub fn run(options: TuiOptions) -> Result<Exit, TuiError> {
-    let skin = skin::Skin {
-        theme: theme::Theme::choose(options.theme.as_deref())?,
-        glyphs: glyphs::Glyphs::for_environment(),
-    };
+    let keys = keymap::Keymap::new(&options.keys)?;
+    let mut looks = looks::Looks::new(palette::Depth::new(options.screen.colours));
+    looks.add_folder(&options.themes);
+    looks.choose_first(options.theme.as_deref())?;
+    let skin = skin::Skin { theme: looks.theme(), glyphs: glyphs::Glyphs::new(options.screen.unicode) };
     require_terminal()?;
     let mut state = state::State::new(options.answers, options.log_file, Instant::now());
+    state.keys = keys;
     state.server = options.server;
     state.composer.use_vi(options.editing == Editing::Vim);
+    state.looks = looks;
     state.prices = options.books.as_ref().and_then(Books::prices).cloned();
     Ok(driver::run(state, skin, options.load, options.sample, options.books, options.history)?)
 }

@@ -1,14 +1,14 @@
 //! Draws a list to choose from: what is typed, then the rows that match, as many as there is room for.
 
-use ratatui::text::Line;
+use ratatui::text::{Line, Span};
+use unicode_segmentation::UnicodeSegmentation;
 
-use super::picker::Picker;
-use super::skin::{Skin, Text, pad_right};
-use super::text;
+use super::picker::{Item, Picker, matched};
+use super::skin::{Skin, Text};
+use super::text::{truncate, width};
 
 /// The list's lines, at most `rows` of `columns`; the chosen row is always among them.
 pub fn lines(picker: &Picker, skin: &Skin, columns: usize, rows: usize) -> Vec<Text> {
-    let (items, chosen) = picker.rows();
     let input = Line::from(vec![
         skin.styled(skin.theme.strong, picker.title.clone()),
         skin.plain(" "),
@@ -16,22 +16,42 @@ pub fn lines(picker: &Picker, skin: &Skin, columns: usize, rows: usize) -> Vec<T
         skin.plain(format!(" {}", picker.filter())),
         skin.styled(skin.theme.accent, skin.glyphs.caret),
     ]);
-    let count = skin.dim(format!("{} of {}", if items.is_empty() { 0 } else { chosen + 1 }, items.len()));
-    let mut lines = vec![skin.spread(input, Line::from(count), columns)];
-    let room = rows.saturating_sub(lines.len());
-    let first = (chosen + 1).saturating_sub(room);
-    let label_columns = items.iter().map(|item| text::width(&item.label)).max().unwrap_or(0).min(columns / 2);
-    for (index, item) in items.iter().enumerate().skip(first).take(room) {
-        let style = if index == chosen { skin.theme.strong } else { skin.theme.text };
-        let sign = if index == chosen { skin.glyphs.prompt } else { " " };
-        lines.push(skin.fit(
-            Line::from(vec![
-                skin.styled(skin.theme.accent, sign),
-                skin.styled(style, format!(" {}  ", pad_right(&item.label, label_columns))),
-                skin.dim(item.detail.clone()),
-            ]),
-            columns,
-        ));
-    }
+    let mut lines = vec![skin.spread(input, Line::from(skin.dim(count(picker))), columns)];
+    lines.extend(choices(picker, skin, columns, rows.saturating_sub(1)));
     lines
+}
+
+/// `2 of 9`: which row is chosen, of those that match.
+pub fn count(picker: &Picker) -> String {
+    let (items, chosen) = picker.rows();
+    format!("{} of {}", if items.is_empty() { 0 } else { chosen + 1 }, items.len())
+}
+
+/// The rows alone.
+pub fn choices(picker: &Picker, skin: &Skin, columns: usize, rows: usize) -> Vec<Text> {
+    let (items, chosen) = picker.rows();
+    let first = (chosen + 1).saturating_sub(rows);
+    let longest = items.iter().map(|item| width(&item.label)).max().unwrap_or(0);
+    // A list without details has all of the columns for its labels.
+    let has_details = items.iter().any(|item| !item.detail.is_empty());
+    let label_columns = longest.min(if has_details { columns / 2 } else { columns.saturating_sub(2) });
+    let shown = items.iter().enumerate().skip(first).take(rows);
+    shown.map(|(index, item)| row(picker, item, index == chosen, label_columns, skin, columns)).collect()
+}
+
+fn row(picker: &Picker, item: &Item, is_chosen: bool, label_columns: usize, skin: &Skin, columns: usize) -> Text {
+    let (style, sign) = match is_chosen {
+        true => (skin.theme.strong, skin.glyphs.prompt),
+        false => (skin.theme.text, " "),
+    };
+    let label = truncate(&item.label, label_columns, skin.glyphs.ellipsis);
+    let space = label_columns.saturating_sub(width(&label)) + 2;
+    let mut spans = vec![skin.styled(skin.theme.accent, sign), skin.plain(" ")];
+    let at = if picker.filter().is_empty() { Vec::new() } else { matched(picker.filter(), &item.label) };
+    spans.extend(label.graphemes(true).enumerate().map(|(index, letter)| {
+        Span::styled(letter.to_owned(), if at.contains(&index) { skin.theme.accent } else { style })
+    }));
+    spans.push(skin.plain(" ".repeat(space)));
+    spans.push(skin.dim(item.detail.clone()));
+    skin.fit(Line::from(spans), columns)
 }

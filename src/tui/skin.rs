@@ -1,9 +1,10 @@
 //! How things look: the theme's styles and the glyphs, and lines put together from both.
 
-use ratatui::style::Style;
+use ratatui::style::{Modifier, Style};
 use ratatui::text::{Line, Span};
 
 use super::glyphs::Glyphs;
+use super::text::rows::{self, Role};
 use super::text::{self, truncate};
 use super::theme::Theme;
 
@@ -31,6 +32,24 @@ impl Skin {
 
     pub fn styled(&self, style: Style, text: impl Into<String>) -> Span<'static> {
         Span::styled(text.into(), style)
+    }
+
+    /// How a piece of the conversation looks.
+    pub fn prose(&self, style: rows::Style) -> Style {
+        let theme = &self.theme;
+        let mut look = match style.role {
+            Role::Text | Role::CodeBlock => theme.text,
+            Role::Heading => theme.strong,
+            Role::Code | Role::Marker | Role::Link => theme.accent,
+            Role::Aside | Role::Quote => theme.dim,
+            Role::Border => theme.border,
+        };
+        for (on, modifier) in
+            [(style.bold, Modifier::BOLD), (style.italic, Modifier::ITALIC), (style.struck, Modifier::CROSSED_OUT)]
+        {
+            look = if on { look.add_modifier(modifier) } else { look };
+        }
+        look
     }
 
     /// What stands in place of a number that was not measured yet.

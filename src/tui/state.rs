@@ -5,18 +5,23 @@ use std::time::{Duration, Instant};
 
 use crate::bill::Bill;
 use crate::engine::{
-    AnswerSettings, ChatMessage, ChatRequest, EngineSnapshot, LaneState, LaneStatus, Role, RoutingDecision,
+    AnswerSettings, ChatMessage, ChatRequest, EngineSnapshot, LaneState, LaneStatus, Parameter, Role, RoutingDecision,
 };
 use crate::ledger::{Prices, Total};
 use crate::telemetry::device::DeviceSample;
 
 use super::answer::Answer;
 use super::command;
+use super::completion::Completion;
 use super::composer::{Composer, Draft};
 use super::consent::{Consent, Gate};
 use super::conversation::Conversation;
+use super::keymap::Keymap;
 use super::keys::Context;
 use super::layout::Layout;
+use super::looks::Looks;
+use super::page::Page;
+use super::palette::Depth;
 use super::panels::Panel;
 use super::picker::Picker;
 use super::writing::Writing;
@@ -38,7 +43,7 @@ pub enum EngineState {
 /// What covers the conversation.
 #[derive(Debug)]
 pub enum Overlay {
-    Help,
+    Page(Page),
     Panel(Panel),
     List(Picker),
 }
@@ -47,7 +52,7 @@ impl Overlay {
     pub fn panel(&self) -> Option<Panel> {
         match self {
             Self::Panel(panel) => Some(*panel),
-            Self::Help | Self::List(_) => None,
+            Self::Page(_) | Self::List(_) => None,
         }
     }
 }
@@ -65,6 +70,10 @@ pub struct Preview {
 pub struct State {
     pub engine: EngineState,
     pub settings: AnswerSettings,
+    /// What they were at first, or what the model suggests.
+    pub defaults: AnswerSettings,
+    /// What `/set` has changed since.
+    pub changed: Vec<Parameter>,
     pub log_file: PathBuf,
     /// The host of the server that the whole chat is over.
     pub server: Option<String>,
@@ -90,8 +99,10 @@ pub struct State {
     /// When to look at the engine again.
     pub refresh: Option<Instant>,
     pub overlay: Option<Overlay>,
-    /// The first line of the help in view.
-    pub help_top: usize,
+    pub completion: Completion,
+    /// Those in force.
+    pub keys: Keymap,
+    pub looks: Looks,
     /// A short message in the footer, gone with the next key.
     pub hint: Option<String>,
     /// When Ctrl-C was pressed.
@@ -107,6 +118,8 @@ impl State {
         let consent = Consent { always: settings.allow_remote, declined: false };
         Self {
             engine: EngineState::Loading { since: now },
+            defaults: settings.clone(),
+            changed: Vec::new(),
             settings,
             log_file,
             server: None,
@@ -126,7 +139,9 @@ impl State {
             preview: Preview::default(),
             refresh: None,
             overlay: None,
-            help_top: 0,
+            completion: Completion::default(),
+            keys: Keymap::default(),
+            looks: Looks::new(Depth::Full),
             hint: None,
             quit_armed: None,
             now,
@@ -146,15 +161,20 @@ impl State {
         self.answer.as_ref().is_some_and(|answer| !answer.over)
     }
 
-    pub fn help_is_open(&self) -> bool {
-        matches!(self.overlay, Some(Overlay::Help))
+    /// The help or the log, which cover panels and conversation.
+    pub fn page(&self) -> Option<&Page> {
+        match &self.overlay {
+            Some(Overlay::Page(page)) => Some(page),
+            _ => None,
+        }
     }
 
     /// Whose keys they are.
     pub fn context(&self) -> Context {
         match self.overlay {
-            Some(Overlay::List(_)) => Context::List,
-            Some(Overlay::Help | Overlay::Panel(_)) | None => Context::Compose,
+            Some(Overlay::List(_) | Overlay::Page(_)) => Context::List,
+            Some(Overlay::Panel(_)) | None if self.completion.is_open() || self.writing.offers() => Context::List,
+            Some(Overlay::Panel(_)) | None => Context::Compose,
         }
     }
 
@@ -180,7 +200,13 @@ impl State {
 
     pub fn layout(&mut self) -> Layout {
         let typed = self.composer.lines(self.composer_columns()).len();
-        Layout::new(self.columns, self.rows, typed, self.queue.len())
+        let mut layout = Layout::new(self.columns, self.rows, typed, self.queue.len());
+        if self.page().is_none() {
+            let rows = layout.conversation.height;
+            let offered = self.writing.offer.as_ref().map_or(0, |offer| offer.rows(rows));
+            layout.make_room(self.completion.rows(rows).max(offered));
+        }
+        layout
     }
 
     /// Brings the wrapped lines up to date with the text and the size.

@@ -1,122 +1,162 @@
-//! Colour themes: TOML files compiled in, each giving a style to every role on the screen.
+//! Colour themes: TOML files, each giving a style to every role on the screen. Some are compiled in.
 //!
 //! A role says what something means, never how it looks. Colour alone never carries a meaning: a sign or a word beside
-//! it says the same, so that `mono` loses nothing.
+//! it says the same, so that `mono` loses nothing. Which themes there are and which one is in force is `looks`' work.
 
 use ratatui::style::{Color, Modifier, Style};
 use serde::Deserialize;
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Theme {
+/// Says the roles once: the theme's fields, and the keys of its file in kebab case.
+macro_rules! roles {
+    ($($(#[$doc:meta])* $role:ident,)*) => {
+        #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+        pub struct Theme {
+            $($(#[$doc])* pub $role: Style,)*
+        }
+
+        #[derive(Debug, Deserialize)]
+        #[serde(deny_unknown_fields, rename_all = "kebab-case")]
+        struct File {
+            /// One line for the list of themes.
+            #[serde(default)]
+            about: String,
+            /// The theme that gives the roles that are left out; `default` where none is named.
+            base: Option<String>,
+            $($role: Option<Look>,)*
+        }
+
+        impl File {
+            /// Fails with the role and the text that is no colour.
+            fn over(&self, base: Theme) -> Result<Theme, String> {
+                Ok(Theme {
+                    $($role: match &self.$role {
+                        Some(look) => look.style().map_err(|color| not_a_color(stringify!($role), &color))?,
+                        None => base.$role,
+                    },)*
+                })
+            }
+
+            #[cfg(test)]
+            fn left_out(&self) -> Vec<&'static str> {
+                [$(self.$role.is_none().then_some(stringify!($role)),)*].into_iter().flatten().collect()
+            }
+        }
+
+        impl Theme {
+            /// The same theme with each style changed.
+            pub fn map(self, change: impl Fn(Style) -> Style) -> Self {
+                Self { $($role: change(self.$role),)* }
+            }
+
+            #[cfg(test)]
+            pub fn styles(&self) -> Vec<(&'static str, Style)> {
+                vec![$((stringify!($role), self.$role),)*]
+            }
+        }
+    };
+}
+
+roles! {
     /// The conversation's text.
-    pub text: Style,
+    text,
     /// Labels and hints that can be overlooked.
-    pub dim: Style,
+    dim,
     /// Measured numbers.
-    pub number: Style,
-    /// Names: the program's, the model's, headings.
-    pub strong: Style,
+    number,
+    /// Names: the program's, the model's.
+    strong,
     /// The one colour of ortalk's own chrome.
-    pub accent: Style,
+    accent,
     /// The reader's own messages.
-    pub user: Style,
+    user,
     /// The lane that runs.
-    pub lane: Style,
-    pub good: Style,
-    pub warning: Style,
-    pub stall: Style,
-    pub error: Style,
-    pub border: Style,
+    lane,
+    good,
+    warning,
+    stall,
+    error,
+    border,
     /// Bars and charts.
-    pub chart: Style,
+    chart,
+    /// What is chosen: a row of a list, a message, a token.
+    selection,
+    /// Of an answer's text: its headings.
+    heading,
+    link,
+    quote,
+    /// Code within a line, and what has no other role in a block of code.
+    code,
+    code_keyword,
+    code_string,
+    code_comment,
+    code_number,
+    /// Names of functions, types and the like, where they are said first.
+    code_function,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ThemeError {
-    #[error("there is no theme '{name}'; there are {}", names().collect::<Vec<_>>().join(", "))]
-    Unknown { name: String },
+    #[error("there is no theme '{name}'; there are {known}")]
+    Unknown { name: String, known: String },
     #[error("the theme '{name}' is not right: {message}")]
     Parse { name: String, message: String },
 }
 
-const FILES: [(&str, &str); 3] = [
+fn not_a_color(role: &str, color: &str) -> String {
+    let role = role.replace('_', "-");
+    format!("'{color}' of '{role}' is not a colour; 'lightcyan', '#66ccff' and '81' are some")
+}
+
+/// The compiled in themes, by name.
+pub const FILES: [(&str, &str); 7] = [
     ("default", include_str!("../../themes/default.toml")),
-    ("mono", include_str!("../../themes/mono.toml")),
+    ("light", include_str!("../../themes/light.toml")),
     ("high-contrast", include_str!("../../themes/high-contrast.toml")),
+    ("colour-blind-safe", include_str!("../../themes/colour-blind-safe.toml")),
+    ("projector-dark", include_str!("../../themes/projector-dark.toml")),
+    ("projector-light", include_str!("../../themes/projector-light.toml")),
+    ("mono", include_str!("../../themes/mono.toml")),
 ];
 
-fn names() -> impl Iterator<Item = &'static str> {
-    FILES.iter().map(|(name, _)| *name)
+/// A theme as its file has it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Named {
+    pub name: String,
+    /// One line about it.
+    pub about: String,
+    pub theme: Theme,
 }
 
+/// Reads a theme's file. The roles that it leaves out are those of its `base`, which must be compiled in.
+pub fn read(name: &str, text: &str) -> Result<Named, ThemeError> {
+    let wrong = |message: String| ThemeError::Parse { name: name.to_owned(), message };
+    let file: File = toml::from_str(text).map_err(|error| wrong(error.to_string()))?;
+    let base = match file.base.as_deref() {
+        None if name == "default" => Theme::default(),
+        base => built_in(base.unwrap_or("default"))?.theme,
+    };
+    let theme = file.over(base).map_err(wrong)?;
+    Ok(Named { name: name.to_owned(), about: file.about, theme })
+}
+
+/// A theme that is compiled in.
+pub fn built_in(name: &str) -> Result<Named, ThemeError> {
+    let known = || FILES.map(|(name, _)| name).join(", ");
+    let file = FILES.iter().find(|(known, _)| *known == name);
+    let (name, text) = file.ok_or_else(|| ThemeError::Unknown { name: name.to_owned(), known: known() })?;
+    read(name, text)
+}
+
+#[cfg(test)]
 impl Theme {
     pub fn named(name: &str) -> Result<Self, ThemeError> {
-        let (_, text) = FILES
-            .iter()
-            .find(|(known, _)| *known == name)
-            .ok_or_else(|| ThemeError::Unknown { name: name.to_string() })?;
-        let file: File = toml::from_str(text)
-            .map_err(|error| ThemeError::Parse { name: name.to_string(), message: error.to_string() })?;
-        let style = |role: &Role| {
-            role.style().map_err(|color| ThemeError::Parse {
-                name: name.to_string(),
-                message: format!("'{color}' is not a colour"),
-            })
-        };
-        Ok(Self {
-            text: style(&file.text)?,
-            dim: style(&file.dim)?,
-            number: style(&file.number)?,
-            strong: style(&file.strong)?,
-            accent: style(&file.accent)?,
-            user: style(&file.user)?,
-            lane: style(&file.lane)?,
-            good: style(&file.good)?,
-            warning: style(&file.warning)?,
-            stall: style(&file.stall)?,
-            error: style(&file.error)?,
-            border: style(&file.border)?,
-            chart: style(&file.chart)?,
-        })
+        Ok(built_in(name)?.theme)
     }
-
-    /// The theme that was asked for; without one, `default`, or `mono` where `NO_COLOR` is set or colours are missing.
-    pub fn choose(name: Option<&str>) -> Result<Self, ThemeError> {
-        match name {
-            Some(name) => Self::named(name),
-            None if no_color() => Self::named("mono"),
-            None => Self::named("default"),
-        }
-    }
-}
-
-/// <https://no-color.org>: present and not empty.
-fn no_color() -> bool {
-    std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty())
-        || std::env::var_os("TERM").is_some_and(|value| value == "dumb")
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct File {
-    text: Role,
-    dim: Role,
-    number: Role,
-    strong: Role,
-    accent: Role,
-    user: Role,
-    lane: Role,
-    good: Role,
-    warning: Role,
-    stall: Role,
-    error: Role,
-    border: Role,
-    chart: Role,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-struct Role {
+struct Look {
     fg: Option<String>,
     bg: Option<String>,
     bold: bool,
@@ -126,7 +166,7 @@ struct Role {
     reverse: bool,
 }
 
-impl Role {
+impl Look {
     /// Fails with the text that is no colour.
     fn style(&self) -> Result<Style, String> {
         let color = |name: &String| name.parse::<Color>().map_err(|_| name.clone());
@@ -149,47 +189,5 @@ impl Role {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn styles(theme: &Theme) -> [Style; 13] {
-        [
-            theme.text,
-            theme.dim,
-            theme.number,
-            theme.strong,
-            theme.accent,
-            theme.user,
-            theme.lane,
-            theme.good,
-            theme.warning,
-            theme.stall,
-            theme.error,
-            theme.border,
-            theme.chart,
-        ]
-    }
-
-    #[test]
-    fn every_theme_is_right_and_the_default_keeps_to_16_colours() {
-        for name in names() {
-            let theme = Theme::named(name).unwrap();
-            for style in styles(&theme) {
-                for color in [style.fg, style.bg].into_iter().flatten() {
-                    assert!(!matches!(color, Color::Rgb(..) | Color::Indexed(_)), "{name}: {color:?}");
-                }
-            }
-        }
-    }
-
-    #[test]
-    fn mono_has_no_colour() {
-        assert!(styles(&Theme::named("mono").unwrap()).iter().all(|s| s.fg.is_none() && s.bg.is_none()));
-    }
-
-    #[test]
-    fn an_unknown_theme_is_named_with_those_there_are() {
-        let error = Theme::named("solarised").unwrap_err().to_string();
-        assert_eq!(error, "there is no theme 'solarised'; there are default, mono, high-contrast");
-    }
-}
+#[path = "theme_tests.rs"]
+mod tests;

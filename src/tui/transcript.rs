@@ -13,6 +13,7 @@ use super::layout::{Layout, Mode};
 use super::panels;
 use super::skin::{Skin, Text, width};
 use super::state::{EngineState, State};
+use super::text::rows::TextRow;
 use super::text::sanitize::one_line;
 
 pub fn draw(state: &State, skin: &Skin, area: Rect, seconds_loading: u64, buffer: &mut Buffer) {
@@ -35,8 +36,9 @@ pub fn draw(state: &State, skin: &Skin, area: Rect, seconds_loading: u64, buffer
             (Kind::Answer(AnswerHeader { ending: Some((level, text)), .. }), Row::Ending(line)) => {
                 notice_line(*level, &text[line.start..line.end], line.start == 0, line.indent, skin)
             }
-            (Kind::Notice(level), Row::Text(line)) => {
-                notice_line(*level, &block.shown()[line.start..line.end], line.start == 0, line.indent, skin)
+            (Kind::Notice(level), Row::Text(row)) => {
+                let text: String = row.pieces.iter().map(|piece| piece.text(block.shown(), &skin.glyphs)).collect();
+                notice_line(*level, &text, row.start == 0, 0, skin)
             }
             (Kind::Answer(header), Row::Thinking) => {
                 let thinks = header.running && block.is_empty();
@@ -47,9 +49,9 @@ pub fn draw(state: &State, skin: &Skin, area: Rect, seconds_loading: u64, buffer
                 let text = &block.thought()[line.start..line.end];
                 Line::from(skin.dim(format!("{}{text}", " ".repeat(line.indent))))
             }
-            (Kind::Answer(header), Row::Text(line)) => {
-                let mut spans = vec![text_span(block.shown(), line, skin)];
-                if header.running && line.end == block.shown().len() {
+            (Kind::Answer(header), Row::Text(row)) => {
+                let mut spans = text_spans(row, block.shown(), skin);
+                if header.running && row.end() == block.shown().len() {
                     spans.push(skin.styled(skin.theme.accent, skin.glyphs.caret));
                 }
                 Line::from(spans)
@@ -58,15 +60,15 @@ pub fn draw(state: &State, skin: &Skin, area: Rect, seconds_loading: u64, buffer
                 let text = &block.mark(mark)[line.start..line.end];
                 notice_line(Level::Info, text, line.start == 0, line.indent, skin)
             }
-            (Kind::User, Row::Text(line)) => Line::from(text_span(block.shown(), line, skin)),
+            (Kind::User, Row::Text(row)) => Line::from(text_spans(row, block.shown(), skin)),
             (_, Row::Header | Row::Thinking | Row::Thought(_) | Row::Mark(..) | Row::Ending(_)) => continue,
         };
         buffer.set_line(area.x, y, &line, area.width);
     }
 }
 
-fn text_span(shown: &str, line: super::text::wrap::Line, skin: &Skin) -> Span<'static> {
-    skin.plain(format!("{}{}", " ".repeat(line.indent), &shown[line.start..line.end]))
+fn text_spans<'a>(row: TextRow<'a>, shown: &'a str, skin: &Skin) -> Vec<Span<'a>> {
+    row.pieces.iter().map(|piece| Span::styled(piece.text(shown, &skin.glyphs), skin.prose(piece.style))).collect()
 }
 
 /// `smollm2 · cpu` and, once measured, `41 ms · 128 tok/s`.

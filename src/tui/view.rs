@@ -7,11 +7,12 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::text::Line;
 
+use super::keys::{Action, Context};
 use super::layout::{Layout, Mode};
 use super::panels::{self, Panel};
 use super::skin::{Skin, Text, width};
 use super::state::{EngineState, Overlay, State};
-use super::{composer_view, help, picker_view, strip, title, transcript};
+use super::{composer_view, picker_view, strip, title, transcript};
 
 pub fn draw(state: &mut State, skin: &Skin, now: Instant, frame: &mut Frame<'_>) {
     let area = frame.area();
@@ -29,11 +30,11 @@ pub fn draw(state: &mut State, skin: &Skin, now: Instant, frame: &mut Frame<'_>)
     };
     match state.overlay {
         None => transcript::draw(state, skin, layout.text(), seconds, buffer),
-        Some(Overlay::Help) => draw_help(state, skin, help_area(&layout), buffer),
+        Some(Overlay::Page(_)) => draw_page(state, skin, page_area(&layout), buffer),
         Some(Overlay::Panel(panel)) => draw_panel(state, skin, panel, &layout, seconds, buffer),
         Some(Overlay::List(_)) => draw_list(state, skin, &layout, seconds, buffer),
     }
-    composer_view::draw_offer(state, skin, layout.text(), buffer);
+    draw_palette(state, skin, &layout, buffer);
     composer_view::draw_queue(state, skin, layout.queue, buffer);
     let cursor = composer_view::draw(state, skin, layout.composer, buffer);
     if !layout.footer.is_empty() {
@@ -68,7 +69,7 @@ fn draw_rules(state: &State, skin: &Skin, layout: &Layout, buffer: &mut Buffer) 
     for rule in [layout.top_rule, layout.bottom_rule] {
         buffer.set_stringn(rule.x, rule.y, skin.glyphs.rule(rule.width.into()), rule.area() as usize, style);
     }
-    let divider = if state.help_is_open() { Rect::ZERO } else { layout.divider };
+    let divider = if state.page().is_some() { Rect::ZERO } else { layout.divider };
     for y in divider.top()..divider.bottom() {
         buffer.set_stringn(divider.x, y, skin.glyphs.vertical, divider.width.into(), style);
     }
@@ -76,7 +77,7 @@ fn draw_rules(state: &State, skin: &Skin, layout: &Layout, buffer: &mut Buffer) 
         buffer.set_stringn(divider.x, layout.top_rule.y, skin.glyphs.tee_down, 1, style);
         buffer.set_stringn(divider.x, layout.bottom_rule.y, skin.glyphs.tee_up, 1, style);
     }
-    let marker = if state.help_is_open() { help_marker(state, skin, layout) } else { marker(state, skin) };
+    let marker = if state.page().is_some() { page_marker(state, skin, layout) } else { marker(state, skin) };
     if let Some(marker) = marker {
         let rule = layout.bottom_rule;
         let room = layout.conversation.width.min(rule.width);
@@ -88,15 +89,17 @@ fn draw_rules(state: &State, skin: &Skin, layout: &Layout, buffer: &mut Buffer) 
     }
 }
 
-fn help_marker(state: &State, skin: &Skin, layout: &Layout) -> Option<Text> {
-    let area = help_area(layout);
-    let below = help::lines(skin, area.width.into()).len().saturating_sub(state.help_top + usize::from(area.height));
-    let text = format!(" {} {below} more, PgDn ", skin.glyphs.down);
+fn page_marker(state: &State, skin: &Skin, layout: &Layout) -> Option<Text> {
+    let (page, area) = (state.page()?, page_area(layout));
+    let height = usize::from(area.height).saturating_sub(1);
+    let below = page.lines(&state.keys, skin, area.width.into()).len().saturating_sub(page.top.saturating_add(height));
+    let key = state.keys.key(Context::Compose, Action::PageDown).unwrap_or_default();
+    let text = format!(" {} {below} more, {key} ", skin.glyphs.down);
     (below > 0).then(|| Line::from(skin.styled(skin.theme.accent, text)))
 }
 
-/// The help covers the panels too.
-fn help_area(layout: &Layout) -> Rect {
+/// A page covers the panels too.
+fn page_area(layout: &Layout) -> Rect {
     let text = layout.text();
     let body = layout.conversation.width + layout.divider.width + layout.panels.width;
     Rect { width: body.saturating_sub(text.x * 2), ..text }
@@ -113,7 +116,7 @@ fn marker(state: &State, skin: &Skin) -> Option<Text> {
 
 fn draw_panels(state: &State, skin: &Skin, layout: &Layout, buffer: &mut Buffer) {
     let column = layout.panels;
-    if column.is_empty() || state.help_is_open() {
+    if column.is_empty() || state.page().is_some() {
         return;
     }
     let columns = usize::from(column.width).saturating_sub(2);
@@ -149,12 +152,15 @@ fn heading(state: &State, skin: &Skin, panel: Panel, columns: usize) -> Text {
     Line::from(left)
 }
 
-fn draw_help(state: &mut State, skin: &Skin, area: Rect, buffer: &mut Buffer) {
-    let lines = help::lines(skin, area.width.into());
-    let last = lines.len().saturating_sub(area.height.into());
-    state.help_top = state.help_top.min(last);
-    for (y, line) in (area.y..area.bottom()).zip(&lines[state.help_top..]) {
-        buffer.set_line(area.x, y, line, area.width);
+fn draw_page(state: &mut State, skin: &Skin, area: Rect, buffer: &mut Buffer) {
+    let Some(Overlay::Page(page)) = &mut state.overlay else { return };
+    let columns = usize::from(area.width);
+    let lines = page.lines(&state.keys, skin, columns);
+    let last = lines.len().saturating_sub(usize::from(area.height).saturating_sub(1));
+    page.top = page.top.min(last);
+    let shown = std::iter::once(page.heading(skin, columns)).chain(lines.into_iter().skip(page.top));
+    for (y, line) in (area.y..area.bottom()).zip(shown) {
+        buffer.set_line(area.x, y, &line, area.width);
     }
 }
 
@@ -165,6 +171,21 @@ fn draw_panel(state: &mut State, skin: &Skin, panel: Panel, layout: &Layout, sec
     let lines = panel.lines(state, skin, area.width.into(), chart_rows);
     let heading = heading(state, skin, panel, layout.conversation.width.into());
     draw_above(state, skin, Some(heading), &lines, layout, seconds, buffer);
+}
+
+fn draw_palette(state: &State, skin: &Skin, layout: &Layout, buffer: &mut Buffer) {
+    let area = layout.palette;
+    let (columns, rows) = (area.width.into(), area.height.into());
+    let lines = match &state.writing.offer {
+        Some(offer) if !state.completion.is_open() => offer.lines(skin, columns, rows),
+        _ => state.completion.lines(skin, columns, rows),
+    };
+    for (y, line) in (area.y..area.bottom()).zip(&lines) {
+        buffer.set_line(area.x, y, line, area.width);
+    }
+    if !layout.divider.is_empty() && area.height > 0 {
+        buffer.set_stringn(layout.divider.x, area.y, skin.glyphs.tee_left, 1, skin.theme.border);
+    }
 }
 
 fn draw_list(state: &mut State, skin: &Skin, layout: &Layout, seconds: u64, buffer: &mut Buffer) {

@@ -11,6 +11,7 @@ use super::super::fixtures::{
     ANSWER, Desk, bill, lane_change, ms, outgrown_decision, short_decision, snapshot_with, snapshot_with_server,
 };
 use super::super::glyphs;
+use super::super::page::Page;
 use super::super::skin::test_skin;
 use super::super::theme::Theme;
 use super::*;
@@ -416,6 +417,59 @@ fn help() {
 }
 
 #[test]
+fn palette() {
+    screens("palette", || {
+        let mut desk = Desk::ready();
+        desk.stream();
+        desk.type_text("/");
+        desk.key(KeyCode::Down);
+        desk
+    });
+}
+
+#[test]
+fn palette_arguments() {
+    screens("palette_arguments", || {
+        let mut desk = Desk::ready();
+        desk.type_text("/set te");
+        desk
+    });
+}
+
+#[test]
+fn list_of_commands() {
+    screens("list_of_commands", || {
+        let mut desk = Desk::ready();
+        desk.stream();
+        desk.key(KeyCode::F(2));
+        desk.type_text("an");
+        desk
+    });
+}
+
+#[test]
+fn help_searched() {
+    screens("help_searched", || {
+        let mut desk = Desk::ready();
+        desk.key(KeyCode::F(1));
+        desk.type_text("line");
+        desk
+    });
+}
+
+#[test]
+fn log() {
+    screens("log", || {
+        let mut desk = Desk::ready();
+        let line = |at| {
+            format!("2026-03-04T05:06:{at:02}Z [W:onnxruntime:, session.cc:12] a node of type Reshape has a warning\n")
+        };
+        desk.event(Event::LogRead(Ok((0..60).map(line).collect())));
+        desk
+    });
+}
+
+#[test]
 fn a_panel_over_the_conversation() {
     let mut desk = Desk::ready();
     desk.stream();
@@ -465,7 +519,7 @@ fn no_size_panics() {
     desk.stream();
     for columns in (0..12).chain([20, 44, 59, 60, 80, 99, 100, 120, 250]) {
         for rows in (0..12).chain([15, 16, 17, 18, 20, 24, 30, 36, 80]) {
-            for overlay in [None, Some(Overlay::Help), Some(Overlay::Panel(Panel::Latency))] {
+            for overlay in [None, Some(Overlay::Page(Page::help())), Some(Overlay::Panel(Panel::Latency))] {
                 desk.state.overlay = overlay;
                 render(&mut desk, columns, rows);
             }

@@ -1,11 +1,11 @@
 //! What goes on around the composer: files that are offered, being read, or to be sent as what was typed.
 
-use super::completion::Completion;
+use super::offer::Offer;
 
 #[derive(Debug, Default)]
 pub struct Writing {
     /// Paths that are offered.
-    pub completion: Option<Completion>,
+    pub offer: Option<Offer>,
     /// The place of an `@` at which nothing is offered any more: the reader did not want it.
     pub dismissed: Option<usize>,
     /// Files that are being read.
@@ -14,4 +14,11 @@ pub struct Writing {
     pub sending: bool,
     /// What looks like a file and is sent as it was typed.
     pub literal: Vec<String>,
+}
+
+impl Writing {
+    /// There are paths to choose from.
+    pub fn offers(&self) -> bool {
+        self.offer.as_ref().is_some_and(Offer::offers)
+    }
 }

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use ortalk::engine::GenerationEvent;
-use ortalk::server::extension::{AnswerExtension, Snapshot};
+use ortalk::wire::{AnswerExtension, Snapshot};
 use serde_json::{Value, json};
 
 use super::client::{Events, JSON, content, get, request, send};

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use ortalk::config::Editing;
+use ortalk::config::{Editing, ScreenSettings};
 use ortalk::engine::*;
 use ortalk::telemetry::Reading;
 use ortalk::telemetry::device::DeviceSample;
@@ -48,6 +48,9 @@ pub fn run(scenario: &str) {
         editing: if scenario == "vim" { Editing::Vim } else { Editing::Emacs },
         history: std::env::var_os(HISTORY).map(Into::into),
         theme: std::env::var("ORTALK_TUI_THEME").ok(),
+        keys: Default::default(),
+        themes: std::env::temp_dir().join("no-such-folder"),
+        screen: ScreenSettings::default(),
         log_file: std::env::var_os(LOG).map_or_else(|| std::env::temp_dir().join("ortalk-test.log"), Into::into),
     };
     match ortalk::tui::run(options) {
@@ -137,6 +140,8 @@ impl Backend for Scripted {
     fn preview(&self, request: &ChatRequest) -> Result<RoutingDecision, String> {
         let characters: usize = request.messages.iter().map(|m| m.content.chars().count()).sum();
         let prompt_tokens = characters / 4 + 12;
+        let message = request.messages.last().map_or(0, |m| m.content.chars().count() / 4);
+        let parts = PromptParts { system: 12, history: prompt_tokens - 12 - message, message };
         let needed_tokens = prompt_tokens + EXPECTED_ANSWER;
         let fits = needed_tokens <= CONTEXT.0 && self.broken().is_none() && self.scenario == "lanes";
         let lane = request.lane.unwrap_or(if fits { LaneId::Npu } else { LaneId::Cpu });
@@ -156,6 +161,7 @@ impl Backend for Scripted {
             policy: request.policy,
             rule: if request.lane.is_some() { Rule::Requested } else { Rule::FirstThatFits },
             prompt_tokens,
+            parts: Some(parts),
             answer_tokens: request.max_tokens,
             needed_tokens,
             context_limit: if npu { CONTEXT.0 } else { CONTEXT.1 },

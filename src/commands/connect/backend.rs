@@ -12,8 +12,8 @@ use crate::engine::{
     RoutingDecision, Usage,
 };
 use crate::remote::{ChatBody, ChatStream, Client, RemoteError};
-use crate::server::extension::{AnswerExtension, RequestExtension, Snapshot};
 use crate::tui::Backend;
+use crate::wire::{AnswerExtension, RequestExtension, Snapshot};
 
 /// How a server stands is said by it within this time, or the last word holds.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -177,6 +177,7 @@ impl Server {
                     policy: (request.policy != Policy::default()).then_some(request.policy),
                     thinking: request.thinking,
                     trim: true,
+                    fresh: request.fresh,
                     events: true,
                     ..RequestExtension::default()
                 };

@@ -47,6 +47,9 @@ pub fn run(url: &str, connect: &ConnectArgs, args: &ChatArgs) -> anyhow::Result<
         theme: settings.theme.clone(),
         editing: settings.editing,
         history: settings.history.unwrap_or(true).then(|| paths.history_file()),
+        keys: settings.keys.clone(),
+        themes: paths.themes(),
+        screen: settings.screen,
         log_file: paths.log_file(),
         // The server's own ledger has these answers.
         books: None,

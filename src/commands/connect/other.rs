@@ -169,6 +169,7 @@ fn decision(request: &ChatRequest, snapshot: &EngineSnapshot, prompt_tokens: usi
         policy: request.policy,
         rule: Rule::OnlyReady,
         prompt_tokens,
+        parts: None,
         answer_tokens: request.max_tokens,
         needed_tokens: prompt_tokens + request.max_tokens.min(EXPECTED_ANSWER),
         context_limit: snapshot.lanes.first().map_or(ASSUMED_CONTEXT, |lane| lane.context_limit),

@@ -1,5 +1,7 @@
-//! Text as a terminal can show it: made safe, measured in columns, wrapped. Knows no widgets and no colours.
+//! Text as a terminal can show it: made safe, measured in columns, wrapped, in rows. Knows no widgets and no colours.
 
+#[allow(dead_code)] // the rendering of markdown makes the other roles and signs
+pub mod rows;
 pub mod sanitize;
 pub mod wrap;
 

@@ -8,9 +8,13 @@ use crate::ledger::Total;
 use super::super::command::{self, Typed};
 use super::super::consent;
 use super::super::event::{Effect, Exit};
+use super::super::keys::{Action, Context};
+use super::super::page::Page;
 use super::super::state::{Overlay, State};
 use super::super::text;
+use super::looks;
 use super::send::cancel;
+use super::settings;
 
 pub(super) fn run_command(state: &mut State, now: Instant, effects: &mut Vec<Effect>) {
     let typed = state.composer.text().to_string();
@@ -18,7 +22,11 @@ pub(super) fn run_command(state: &mut State, now: Instant, effects: &mut Vec<Eff
         Typed::Quit => effects.push(Effect::Quit(Exit::Quit)),
         Typed::Help => {
             state.composer.take();
-            state.overlay = Some(Overlay::Help);
+            state.overlay = Some(Overlay::Page(Page::help()));
+        }
+        Typed::Log => {
+            state.composer.take();
+            effects.push(Effect::ReadLog);
         }
         Typed::Clear => {
             state.composer.take();
@@ -32,18 +40,10 @@ pub(super) fn run_command(state: &mut State, now: Instant, effects: &mut Vec<Eff
             (state.bill, state.spent) = (None, Total::default());
             state.overlay = None;
         }
-        Typed::Lane(lane) => {
-            let absent = lane.and_then(|id| absence(state, id));
-            state.hint = Some(match (lane, absent) {
-                (Some(id), Some(reason)) => format!("no {id} lane: {reason}"),
-                (Some(id), None) => format!("{id} answers from now on; /auto lets ortalk choose again"),
-                (None, _) => "ortalk chooses where to answer".to_string(),
-            });
-            if lane.is_none_or(|id| absence(state, id).is_none()) {
-                state.composer.take();
-                state.settings.lane = lane;
-            }
-        }
+        Typed::Lane(lane) => settings::set_lane(state, lane),
+        Typed::Policy(policy) => settings::set_policy(state, policy, now),
+        Typed::System(text) => settings::set_system(state, text),
+        Typed::Set { name, value } => settings::set_parameter(state, name, value),
         Typed::Think(on) => {
             state.composer.take();
             let objection = state.snapshot().and_then(|snapshot| snapshot.thinking.objection(on));
@@ -54,9 +54,16 @@ pub(super) fn run_command(state: &mut State, now: Instant, effects: &mut Vec<Eff
                 (None, false) => "answers without thinking from now on".to_string(),
             });
         }
+        Typed::Theme(name) => {
+            let name = name.to_owned();
+            state.composer.take();
+            looks::theme(state, &name);
+        }
         Typed::Unknown(word) => {
             let word = text::truncate(word, 20, "...");
-            state.hint = Some(format!("'{word}' is no command, F1 lists them; a space in front sends it"));
+            let lists = state.keys.key(Context::Compose, Action::Help).map(|key| format!(", {key} lists them"));
+            let lists = lists.unwrap_or_default();
+            state.hint = Some(format!("'{word}' is no command{lists}; a space in front sends it"));
         }
         Typed::Misused { word, takes } => {
             state.hint = Some(format!("{word} takes {takes}; a space in front sends it"));

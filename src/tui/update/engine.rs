@@ -68,7 +68,7 @@ pub fn on_event(state: &mut State, event: Event, now: Instant, effects: &mut Vec
         }
         Event::Weighed(result) => consent::weighed(state, result, now, effects),
         Event::Device(sample) => state.device = Some(*sample),
-        // What else happens is others' business.
+        // All others are not the engine's.
         _ => {}
     }
 }

@@ -8,10 +8,12 @@ use super::super::composer::Motion;
 use super::super::consent::{self, Gate};
 use super::super::conversation::Conversation;
 use super::super::event::{Effect, Exit, SuspendedBy};
-use super::super::keys::{self, Action, Context, Meaning};
+use super::super::keymap::Meaning;
+use super::super::keys::Action;
 use super::super::layout::Mode;
 use super::super::panels;
 use super::super::state::{Overlay, QUIT_WINDOW, State};
+use super::completion;
 use super::list;
 use super::send::{cancel, return_queue, send, typed};
 use super::writing;
@@ -19,31 +21,26 @@ use super::writing;
 pub(super) fn on_key(state: &mut State, key: KeyEvent, now: Instant, effects: &mut Vec<Effect>) {
     state.dirty = true;
     state.hint = None;
-    let meaning = keys::meaning(key, state.context());
+    let meaning = state.keys.meaning(key, state.context());
     let armed = state.quit_armed.take();
     // Whoever goes on typing did not mean it to be sent yet.
     state.writing.sending = false;
     let revision = state.composer.revision();
     match meaning {
         Meaning::Type(c) if state.gate == Gate::Asking => consent::answer(state, c, now, effects),
-        Meaning::Type(c) if state.context() == Context::List => list::filter(state, c.encode_utf8(&mut [0; 4])),
         Meaning::Type(c) => {
-            close_help(state);
-            type_letter(state, c, now, effects);
+            if !list::filter(state, c.encode_utf8(&mut [0; 4])) {
+                type_letter(state, c, now, effects);
+            }
         }
         Meaning::Nothing => {}
         Meaning::Do(Action::Interrupt) => interrupt(state, armed, now, effects),
         Meaning::Do(action) => act(state, action, now, effects),
     }
-    match meaning {
-        Meaning::Type(_) | Meaning::Do(Action::Delete(_)) if state.composer.revision() != revision => {
-            writing::offer(state, effects);
-        }
-        // What is chosen in the offer has said itself what comes next.
-        Meaning::Do(Action::Send | Action::NextPanel | Action::Up | Action::Down) => {}
-        Meaning::Do(Action::PageUp | Action::PageDown) => {}
-        _ => state.writing.completion = None,
+    if state.composer.revision() != revision {
+        completion::follow(state, meaning);
     }
+    writing::follow(state, meaning, state.composer.revision() != revision, effects);
 }
 
 fn type_letter(state: &mut State, letter: char, now: Instant, effects: &mut Vec<Effect>) {
@@ -63,7 +60,7 @@ fn type_letter(state: &mut State, letter: char, now: Instant, effects: &mut Vec<
 }
 
 pub(super) fn act(state: &mut State, action: Action, now: Instant, effects: &mut Vec<Effect>) {
-    let taken = state.help_is_open() && scroll_help(state, action)
+    let taken = completion::act(state, action, now, effects)
         || list::act(state, action, now, effects)
         || writing::act(state, action, now, effects);
     if taken {
@@ -71,10 +68,7 @@ pub(super) fn act(state: &mut State, action: Action, now: Instant, effects: &mut
     }
     let columns = state.composer_columns();
     match action {
-        Action::Send => {
-            close_help(state);
-            send(state, now, effects);
-        }
+        Action::Send => send(state, now, effects),
         Action::NewLine => {
             state.composer.insert("\n");
             typed(state, now);
@@ -90,7 +84,7 @@ pub(super) fn act(state: &mut State, action: Action, now: Instant, effects: &mut
                 }
             }
         }
-        Action::Interrupt => {}
+        Action::Interrupt | Action::Choose | Action::Complete => {}
         Action::DeleteOrQuit if state.composer.is_empty() => effects.push(Effect::Quit(Exit::Quit)),
         Action::DeleteOrQuit => {
             state.composer.delete(Motion::Right, false);
@@ -98,11 +92,8 @@ pub(super) fn act(state: &mut State, action: Action, now: Instant, effects: &mut
         }
         Action::Suspend => effects.push(Effect::Suspend { by: SuspendedBy::Key }),
         Action::Repaint => effects.push(Effect::Repaint),
-        Action::Help => {
-            state.help_top = 0;
-            state.overlay = if state.help_is_open() { None } else { Some(Overlay::Help) };
-        }
-        Action::Commands => list::open_commands(state),
+        Action::Help => list::open_help(state),
+        Action::Commands => completion::open_commands(state),
         Action::Thinking => state.conversation.toggle_thinking(),
         Action::NextPanel => cycle_panel(state, 1),
         Action::PreviousPanel => cycle_panel(state, -1),
@@ -157,29 +148,9 @@ pub(super) fn act(state: &mut State, action: Action, now: Instant, effects: &mut
     }
 }
 
-/// The keys that scroll, while the help is open. The drawing keeps it within the text.
-pub(super) fn scroll_help(state: &mut State, action: Action) -> bool {
-    let page = isize::from(state.rows as i16 / 2).max(1);
-    let step = match action {
-        Action::Up | Action::ScrollUp => -1,
-        Action::Down | Action::ScrollDown => 1,
-        Action::PageUp => -page,
-        Action::PageDown => page,
-        _ => return false,
-    };
-    state.help_top = state.help_top.saturating_add_signed(step);
-    true
-}
-
 pub(super) fn scroll(state: &mut State, by: impl FnOnce(&mut Conversation)) {
     state.lay_out();
     by(&mut state.conversation);
-}
-
-pub(super) fn close_help(state: &mut State) {
-    if state.help_is_open() {
-        state.overlay = None;
-    }
 }
 
 /// Opens the next of the panels that the layout has no room for, and after the last one none.

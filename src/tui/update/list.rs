@@ -1,61 +1,102 @@
-//! What keys do in a list to choose from, and what a choice means.
+//! What keys do in a list to choose from and in a page to read, and what a choice means.
 
 use std::time::Instant;
 
-use super::super::command::{COMMANDS, Command};
 use super::super::event::Effect;
 use super::super::keys::Action;
-use super::super::picker::{Item, Picker, Purpose};
+use super::super::page::Page;
+use super::super::picker::{Item, Purpose};
 use super::super::state::{Overlay, State};
-use super::send::typed;
-use super::writing;
+use super::{completion, looks, writing};
 
-pub fn open_commands(state: &mut State) {
-    let listed = COMMANDS.iter().filter(|command| !command.help.is_empty());
-    let item = |command: &Command| Item {
-        id: command.name.to_owned(),
-        label: command.name.to_owned(),
-        detail: command.help.to_owned(),
-    };
-    let picker = Picker::new(Purpose::Command, "command", listed.map(item).collect());
-    state.overlay = Some(Overlay::List(picker));
-}
-
-/// A text typed or pasted into the open list.
-pub fn filter(state: &mut State, text: &str) {
-    if let Some(Overlay::List(picker)) = &mut state.overlay {
-        picker.type_text(text);
-    }
-}
-
-/// Whether the open list takes the action.
-pub fn act(state: &mut State, action: Action, now: Instant, effects: &mut Vec<Effect>) -> bool {
-    let page = isize::from(state.rows as i16 / 2).max(1);
-    let Some(Overlay::List(picker)) = &mut state.overlay else { return false };
-    match action {
-        Action::Up | Action::ScrollUp | Action::PreviousPanel => picker.move_by(-1),
-        Action::Down | Action::ScrollDown | Action::NextPanel => picker.move_by(1),
-        Action::PageUp => picker.move_by(-page),
-        Action::PageDown => picker.move_by(page),
-        Action::Delete(_) => picker.erase(),
-        Action::Send => {
-            if let Some(item) = picker.chosen().cloned() {
-                let purpose = picker.purpose;
-                state.overlay = None;
-                choose(state, purpose, item, now, effects);
-            }
+/// A text typed or pasted into the open list or page. False where none is open.
+pub fn filter(state: &mut State, text: &str) -> bool {
+    match &mut state.overlay {
+        Some(Overlay::List(picker)) => {
+            picker.type_text(text);
         }
+        Some(Overlay::Page(page)) => page.search(text),
         _ => return false,
     }
     true
 }
 
+/// Whether the open list or page takes the action.
+pub fn act(state: &mut State, action: Action, now: Instant, effects: &mut Vec<Effect>) -> bool {
+    let page_rows = isize::from(state.rows as i16 / 2).max(1);
+    match &mut state.overlay {
+        Some(Overlay::List(picker)) => match picker_step(action, page_rows) {
+            Some(step) => {
+                picker.move_by(step);
+            }
+            None => match action {
+                Action::Delete(_) => {
+                    picker.erase();
+                }
+                Action::Kill(_) => {
+                    picker.clear();
+                }
+                Action::Choose | Action::Complete | Action::Send => {
+                    if let Some(item) = picker.chosen().cloned() {
+                        let purpose = picker.purpose;
+                        state.overlay = None;
+                        choose(state, purpose, item, now, effects);
+                    }
+                }
+                _ => return false,
+            },
+        },
+        Some(Overlay::Page(page)) => match picker_step(action, page_rows) {
+            Some(step) => page.scroll_by(step),
+            None => return act_on_page(state, action),
+        },
+        _ => return false,
+    }
+    true
+}
+
+/// How far an action moves in rows, if it does.
+fn picker_step(action: Action, page: isize) -> Option<isize> {
+    Some(match action {
+        Action::Up | Action::ScrollUp | Action::PreviousPanel => -1,
+        Action::Down | Action::ScrollDown => 1,
+        Action::PageUp => -page,
+        Action::PageDown => page,
+        Action::Home | Action::Top => isize::MIN,
+        Action::End | Action::Follow => isize::MAX,
+        _ => return None,
+    })
+}
+
+fn act_on_page(state: &mut State, action: Action) -> bool {
+    let Some(Overlay::Page(page)) = &mut state.overlay else { return false };
+    match action {
+        Action::Delete(_) => page.erase(),
+        Action::Kill(_) => page.clear(),
+        Action::Choose | Action::Send => state.overlay = None,
+        Action::Complete => {}
+        _ => return false,
+    }
+    true
+}
+
+pub fn open_help(state: &mut State) {
+    let is_open = state.page().is_some_and(Page::is_help);
+    state.overlay = (!is_open).then(|| Overlay::Page(Page::help()));
+}
+
+pub fn show_log(state: &mut State, result: Result<String, String>) {
+    state.dirty = true;
+    match result {
+        Ok(text) => state.overlay = Some(Overlay::Page(Page::log(&text))),
+        Err(error) => state.hint = Some(format!("the log '{}' cannot be read: {error}", state.log_file.display())),
+    }
+}
+
 fn choose(state: &mut State, purpose: Purpose, item: Item, now: Instant, effects: &mut Vec<Effect>) {
     match purpose {
-        Purpose::Command => {
-            state.composer.replace(format!("{} ", item.id));
-            typed(state, now);
-        }
+        Purpose::Command => completion::choose(state, &item.id, now, effects),
+        Purpose::Theme => looks::choose(state, &item.id),
         Purpose::History => writing::recall(state, &item.id, now, effects),
     }
 }

@@ -1,19 +1,23 @@
 //! What each event does: `update(&mut State, Event, now) -> Vec<Effect>`. Pure: no I/O and no clock of its own.
 //!
-//! Keys are in `keys`, commands in `commands`, the way of a message in `send`, what the engine reports in
-//! `engine`, lists to choose from in `list`, what comes around the composer in `writing`.
+//! Keys are in `keys`, commands in `commands`, the way of a message in `send`, what the engine reports in `engine`,
+//! lists to choose from and pages to read in `list`, the palette of commands in `completion`, what is said of the answers
+//! that follow in `settings`, themes in `looks`, what comes around the composer in `writing`.
 
 mod commands;
+mod completion;
 mod engine;
 mod keys;
 mod list;
+mod looks;
 mod send;
+mod settings;
 mod writing;
 
 use std::time::Instant;
 
+use super::completion::Completion;
 use super::event::{Effect, Event, Exit, Signal, SuspendedBy};
-use super::keys::Context;
 use super::state::{EngineState, QUIT_WINDOW, State};
 
 pub use send::{return_queue, submit_now};
@@ -23,13 +27,13 @@ pub fn update(state: &mut State, event: Event, now: Instant) -> Vec<Effect> {
     state.now = now;
     match event {
         Event::Key(key) => keys::on_key(state, key, now, &mut effects),
-        Event::Paste(text) if state.context() == Context::List => {
-            list::filter(state, &text);
-            state.dirty = true;
-        }
         Event::Paste(text) => {
-            state.overlay = None;
-            writing::paste(state, &text, now, &mut effects);
+            if !list::filter(state, &text) {
+                state.overlay = None;
+                state.completion = Completion::default();
+                writing::paste(state, &text, now, &mut effects);
+            }
+            state.dirty = true;
         }
         Event::Resize { columns, rows } => {
             (state.columns, state.rows) = (columns, rows);
@@ -39,6 +43,7 @@ pub fn update(state: &mut State, event: Event, now: Instant) -> Vec<Effect> {
         Event::Signal(Signal::Stop) => effects.push(Effect::Suspend { by: SuspendedBy::Signal }),
         Event::Signal(Signal::Continue) => effects.push(Effect::Repaint),
         Event::InputLost => effects.push(Effect::Quit(Exit::TerminalLost)),
+        Event::LogRead(result) => list::show_log(state, result),
         Event::Tick => on_tick(state, now, &mut effects),
         Event::Counted { .. }
         | Event::FolderListed { .. }
@@ -57,6 +62,7 @@ pub fn update(state: &mut State, event: Event, now: Instant) -> Vec<Effect> {
         | Event::Device(_) => engine::on_event(state, event, now, &mut effects),
     }
     effects.extend(state.composer.take_unsaved().into_iter().map(Effect::Remember));
+    looks::follow(state);
     effects
 }
 

@@ -403,19 +403,6 @@ fn open_panel(desk: &Desk) -> Option<Panel> {
 }
 
 #[test]
-fn a_command_is_chosen_from_a_list() {
-    let mut desk = Desk::ready();
-    desk.key(KeyCode::F(2));
-    desk.type_text("thk");
-    desk.key(KeyCode::Enter);
-    assert_eq!((desk.state.composer.text(), desk.state.overlay.is_none()), ("/think ", true));
-    desk.key(KeyCode::F(2));
-    desk.key(KeyCode::Down);
-    desk.key(KeyCode::Enter);
-    assert_eq!(desk.state.composer.text(), "/clear ");
-}
-
-#[test]
 fn tab_walks_through_the_panels_that_have_no_room() {
     let mut desk = Desk::ready();
     let mut seen = Vec::new();
@@ -456,7 +443,7 @@ fn a_terminal_that_is_gone_ends_the_program() {
 }
 
 fn any_event() -> impl Strategy<Value = u8> {
-    0u8..42
+    0u8..46
 }
 
 /// One of everything that can happen, by number.
@@ -503,6 +490,10 @@ fn happen(desk: &mut Desk, event: u8, size: (u16, u16)) {
         38 => drop(desk.send("hello")),
         39 => drop(desk.send_change_if_busy()),
         40 => drop(desk.send("/npu hello")),
+        41 => desk.type_text("/s"),
+        42 => drop(desk.key(F(2))),
+        43 => drop(desk.event(Event::LogRead(Ok("one\ntwo\x1b[2J".into())))),
+        44 => drop(desk.send("/set")),
         _ => drop(desk.event(Event::Tick)),
     }
     desk.wait(37);

@@ -3,10 +3,11 @@
 use std::time::Instant;
 
 use super::super::attach::{AttachError, FileText};
-use super::super::completion::Completion;
 use super::super::composer::Draft;
 use super::super::event::{Effect, Event};
+use super::super::keymap::Meaning;
 use super::super::keys::Action;
+use super::super::offer::Offer;
 use super::super::picker::{Item, Picker, Purpose};
 use super::super::state::{Overlay, State};
 use super::super::text::sanitize::one_line;
@@ -17,8 +18,8 @@ pub fn on_event(state: &mut State, event: Event, now: Instant, effects: &mut Vec
     match event {
         Event::Counted { id, tokens } => state.composer.counted(id, tokens),
         Event::FolderListed { folder, paths } => {
-            if let Some(completion) = &mut state.writing.completion {
-                completion.list(&folder, paths);
+            if let Some(offer) = &mut state.writing.offer {
+                offer.list(&folder, paths);
             }
         }
         Event::FileRead { mentioned, result } => file_read(state, &mentioned, result, now, effects),
@@ -44,24 +45,35 @@ pub fn count_anew(state: &mut State, effects: &mut Vec<Effect>) {
     effects.extend(state.composer.uncounted().into_iter().map(Effect::CountTokens));
 }
 
+/// A key has done its work: what was typed opens the offer, or changes it; other keys close it.
+pub fn follow(state: &mut State, meaning: Meaning, changed: bool, effects: &mut Vec<Effect>) {
+    match meaning {
+        Meaning::Type(_) | Meaning::Do(Action::Delete(_)) if changed => offer(state, effects),
+        // They have looked themselves.
+        Meaning::Do(Action::Choose | Action::Complete | Action::Send | Action::Up | Action::Down) => {}
+        Meaning::Do(Action::PageUp | Action::PageDown) => {}
+        _ => state.writing.offer = None,
+    }
+}
+
 /// Offers what fits to the `@path` at the cursor. To be called when the text has changed there.
 pub fn offer(state: &mut State, effects: &mut Vec<Effect>) {
-    let before = state.writing.completion.take();
+    let before = state.writing.offer.take();
     if state.composer.is_normal() {
         return;
     }
-    let Some(completion) = Completion::at_cursor(&state.composer, before) else {
+    let Some(offer) = Offer::at_cursor(&state.composer, before) else {
         state.writing.dismissed = None;
         return;
     };
-    if state.writing.dismissed == Some(completion.range.start) {
+    if state.writing.dismissed == Some(offer.range.start) {
         return;
     }
     state.writing.dismissed = None;
-    if !completion.is_listed() {
-        effects.push(Effect::ListFolder(completion.folder.clone()));
+    if !offer.is_listed() {
+        effects.push(Effect::ListFolder(offer.folder.clone()));
     }
-    state.writing.completion = Some(completion);
+    state.writing.offer = Some(offer);
 }
 
 /// The file that was named just before the cursor, behind which a space was typed.
@@ -83,7 +95,7 @@ fn read(state: &mut State, files: impl IntoIterator<Item = String>, effects: &mu
 
 /// Whether a message has to wait for files that it names. It is sent when they are read.
 pub fn waits_for_files(state: &mut State, effects: &mut Vec<Effect>) -> bool {
-    state.writing.completion = None;
+    state.writing.offer = None;
     let named = state.composer.mentions().into_iter().map(|(_, path)| path.to_owned());
     let named: Vec<String> = named.filter(|path| !state.writing.literal.contains(path)).collect();
     state.writing.sending = !named.is_empty();
@@ -127,28 +139,28 @@ fn file_read(
 
 /// Whether the paths that are offered take the action.
 pub fn act(state: &mut State, action: Action, now: Instant, effects: &mut Vec<Effect>) -> bool {
-    let Some(completion) = state.writing.completion.as_mut().filter(|completion| completion.offers()) else {
+    let Some(list) = state.writing.offer.as_mut().filter(|offer| offer.offers()) else {
         return false;
     };
     match action {
-        Action::Up => completion.move_by(-1),
-        Action::Down => completion.move_by(1),
-        Action::PageUp => completion.move_by(-8),
-        Action::PageDown => completion.move_by(8),
+        Action::Up | Action::PreviousPanel => list.move_by(-1),
+        Action::Down => list.move_by(1),
+        Action::PageUp => list.move_by(-8),
+        Action::PageDown => list.move_by(8),
         Action::Escape => {
-            state.writing.dismissed = Some(completion.range.start);
-            state.writing.completion = None;
+            state.writing.dismissed = Some(list.range.start);
+            state.writing.offer = None;
         }
-        Action::Send | Action::NextPanel => {
-            let range = completion.range.clone();
-            let Some((text, is_folder)) = completion.chosen() else { return false };
+        Action::Choose | Action::Complete | Action::Send => {
+            let range = list.range.clone();
+            let Some((text, is_folder)) = list.chosen() else { return false };
             if is_folder {
                 state.composer.exchange(range, &text);
                 offer(state, effects);
             } else {
                 let path = text.trim_matches(['@', '"']).to_owned();
                 state.composer.exchange(range, &format!("{text} "));
-                state.writing.completion = None;
+                state.writing.offer = None;
                 read(state, [path], effects);
             }
             typed(state, now);

@@ -151,7 +151,7 @@ fn paths_are_offered_and_taken() {
     assert_eq!(effects, [Effect::ListFolder(String::new())]);
     let paths = ["notes.txt", "src/", ".hidden", "src/main.rs", "src/a b.rs"].map(str::to_owned).to_vec();
     desk.event(Event::FolderListed { folder: String::new(), paths });
-    let offered = |desk: &Desk| desk.state.writing.completion.as_ref().and_then(|c| c.chosen()).map(|(text, _)| text);
+    let offered = |desk: &Desk| desk.state.writing.offer.as_ref().and_then(|c| c.chosen()).map(|(text, _)| text);
     assert_eq!(offered(&desk).as_deref(), Some("@notes.txt"));
     desk.key(KeyCode::Down);
     let effects = desk.key(KeyCode::Tab);
@@ -163,7 +163,7 @@ fn paths_are_offered_and_taken() {
     assert_eq!(typed(&desk), "read @\"src/a b.rs\" ");
     read(&mut desk, "src/a b.rs", "src/a b.rs");
     assert_eq!(typed(&desk), "read [src/a b.rs, 4 B, est. 1 token] ");
-    assert!(desk.state.writing.completion.is_none());
+    assert!(desk.state.writing.offer.is_none());
 }
 
 #[test]
@@ -173,12 +173,12 @@ fn an_offer_that_is_not_wanted_stays_away() {
     desk.event(Event::FolderListed { folder: String::new(), paths: vec!["notes.txt".into()] });
     desk.key(KeyCode::Esc);
     desk.type_text("no");
-    assert!(desk.state.writing.completion.is_none());
+    assert!(desk.state.writing.offer.is_none());
     assert_eq!(read_files(&desk.key(KeyCode::Enter)), ["no"]);
     // An address is none.
     let mut desk = Desk::ready();
     desk.type_text("me@no");
-    assert!(desk.state.writing.completion.is_none());
+    assert!(desk.state.writing.offer.is_none());
 }
 
 #[test]

@@ -8,13 +8,15 @@ mod qualcomm;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use serde::{Deserialize, Serialize};
+
 use super::super::{Reading, drivers};
 use super::files::{entries, text, value};
 use super::probe::{Found, Origin, Probe, Sensor, reading};
 use super::{SLOW_INTERVAL, native};
 
 /// How busy an NPU is.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct NpuLoad {
     /// 0 to 100.
     pub percent: f32,
@@ -22,7 +24,8 @@ pub struct NpuLoad {
 }
 
 /// What the load is of.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum LoadOf {
     Device,
     /// Only of programs that this user may look at.
@@ -42,7 +45,7 @@ impl std::fmt::Display for LoadOf {
 }
 
 /// One look at the NPU.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct NpuSample {
     pub load: Reading<NpuLoad>,
     pub mhz: Reading<u64>,

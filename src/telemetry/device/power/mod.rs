@@ -11,19 +11,22 @@ mod rapl;
 use std::path::Path;
 use std::time::Instant;
 
+use serde::{Deserialize, Serialize};
+
 use super::super::Reading;
 use super::native;
 use super::probe::{Origin, Sensor};
 
 /// Measured power.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Power {
     pub watts: f32,
     pub source: PowerSource,
 }
 
 /// What the measured watts are of.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum PowerSource {
     CpuPackages,
     /// The processor with all else on its chip, as graphics and NPU.

@@ -1,69 +1,14 @@
-//! What the server says beyond OpenAI's API, as JSON: the engine's events and its snapshot, both ways. A front end that is
-//! connected to a server makes of them what an engine in its own process would have given it.
-//!
-//! Times are milliseconds since the request was submitted. A reader ignores fields that it does not know; an event of a
-//! kind that it does not know is `Event::Unknown`.
+//! `GenerationEvent` and all it is made of, both ways.
 
-mod snapshot;
-
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
 
+use super::Milliseconds;
 use crate::engine::{
-    self, ContextTrim, FinishReason, GenerationEvent, LaneChange, LaneId, Policy, PrefillProgress, RemoteUsage,
-    RoutingDecision, Rule, TokenLogprob, TokenLogprobs,
+    self, ContextTrim, FinishReason, GenerationEvent, LaneChange, LaneId, Policy, PrefillProgress, PromptParts,
+    RemoteUsage, RoutingDecision, Rule, TokenLogprob, TokenLogprobs,
 };
-
-pub use snapshot::{Graph, Lane, Memory, Snapshot, State, Thinking};
-
-/// The request's field `ortalk`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct RequestExtension {
-    /// This lane answers, or nobody does.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub lane: Option<LaneId>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub policy: Option<Policy>,
-    /// Whether the model thinks before it answers, where it can do both.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub thinking: Option<bool>,
-    /// Leave out the oldest turns of a conversation that is too long, as the chat does; otherwise it is refused.
-    pub trim: bool,
-    /// The answer has the whole routing decision.
-    pub route_trace: bool,
-    /// Each chunk of a stream has the engine's events.
-    pub events: bool,
-}
-
-/// The field `ortalk` of an answer, and of each chunk of a stream.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
-#[serde(default)]
-pub struct AnswerExtension {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub route: Option<Routing>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub events: Vec<Event>,
-}
-
-/// Rounded to a microsecond.
-#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct Milliseconds(pub f64);
-
-impl From<Duration> for Milliseconds {
-    fn from(duration: Duration) -> Self {
-        Self((duration.as_secs_f64() * 1e6).round() / 1e3)
-    }
-}
-
-impl From<Milliseconds> for Duration {
-    /// What is no duration (negative, not a number, out of range) is none.
-    fn from(milliseconds: Milliseconds) -> Self {
-        Self::try_from_secs_f64(milliseconds.0 / 1e3).unwrap_or_default()
-    }
-}
 
 /// `GenerationEvent`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -111,6 +56,9 @@ pub struct Routing {
     pub policy: Policy,
     pub rule: Rule,
     pub prompt_tokens: usize,
+    /// What these are of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parts: Option<PromptParts>,
     /// The longest answer that was asked for.
     pub max_tokens: usize,
     pub needed_tokens: usize,
@@ -330,6 +278,7 @@ impl From<&RoutingDecision> for Routing {
             policy: decision.policy,
             rule: decision.rule,
             prompt_tokens: decision.prompt_tokens,
+            parts: decision.parts,
             max_tokens: decision.answer_tokens,
             needed_tokens: decision.needed_tokens,
             context_limit: decision.context_limit,
@@ -355,6 +304,7 @@ impl From<Routing> for RoutingDecision {
             policy: routing.policy,
             rule: routing.rule,
             prompt_tokens: routing.prompt_tokens,
+            parts: routing.parts,
             answer_tokens: routing.max_tokens,
             needed_tokens: routing.needed_tokens,
             context_limit: routing.context_limit,
@@ -427,7 +377,3 @@ impl From<Finished> for engine::Finished {
         }
     }
 }
-
-#[cfg(test)]
-#[path = "extension_tests.rs"]
-mod tests;

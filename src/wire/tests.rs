@@ -1,8 +1,12 @@
+use std::time::Instant;
+
 use serde_json::json;
 
 use super::*;
 use crate::engine::{
-    EngineSnapshot, LaneState, LaneStatus, MeasuredRates, MemoryPlan, Placement, RemoteStatus, ThinkingChoice,
+    self, ContextTrim, EngineSnapshot, FinishReason, GenerationEvent, LaneChange, LaneId, LaneState, LaneStatus,
+    MeasuredRates, MemoryPlan, Placement, Policy, PrefillProgress, PromptParts, RemoteStatus, RoutingDecision, Rule,
+    ThinkingChoice, TokenLogprob, TokenLogprobs,
 };
 
 fn decision() -> RoutingDecision {
@@ -13,6 +17,7 @@ fn decision() -> RoutingDecision {
         policy: Policy::Fastest,
         rule: Rule::FirstThatFits,
         prompt_tokens: 40,
+        parts: Some(PromptParts { system: 10, history: 22, message: 8 }),
         answer_tokens: 1024,
         needed_tokens: 168,
         context_limit: 8192,
@@ -238,7 +243,7 @@ fn a_request_s_field_may_be_short_and_not_wrong() {
     assert_eq!(
         serde_json::to_value(RequestExtension::default()).unwrap(),
         json!({
-            "trim": false, "route_trace": false, "events": false
+            "trim": false, "fresh": false, "route_trace": false, "events": false
         })
     );
 }
