@@ -276,7 +276,7 @@ fn what_was_sent_is_found_in_the_next_session() {
     chat.wait_for("Ask something");
     chat.send("a question of yesterday\r");
     chat.wait_for("Paris");
-    chat.send("\x1b\x04");
+    chat.send("\x04");
     assert_eq!(chat.exit_code(), 0);
     let mut chat = chat.restart();
     chat.wait_for("Ask something");
