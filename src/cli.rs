@@ -2,6 +2,7 @@
 
 mod bench;
 mod build;
+mod chats;
 
 use std::path::PathBuf;
 
@@ -11,6 +12,7 @@ use crate::engine::{LaneId, Policy};
 
 pub use bench::{BenchArgs, LoadArgs, TuneArgs};
 pub use build::{BuildArgs, BuildTarget, Int4Args, NpuBuildArgs, PrecisionName};
+pub use chats::{ChatsArgs, ChatsCommand, FormatName, KeepArgs};
 
 /// Chat with a language model on your own machine, and see which silicon answers.
 ///
@@ -23,6 +25,8 @@ pub struct Cli {
     pub command: Option<Command>,
     #[command(flatten)]
     pub connect: ConnectArgs,
+    #[command(flatten)]
+    pub keep: KeepArgs,
     #[command(flatten)]
     pub chat: ChatArgs,
 }
@@ -43,6 +47,7 @@ const EXAMPLES: &str = "\
 Examples:
   ortalk                              Chat on the screen
   ortalk -m qwen2.5-0.5b-q4_0.gguf    Chat with a model of yours
+  ortalk --resume                     Go on with the latest conversation
   ortalk --connect http://host:8080   Chat with the model of a server
   ortalk run \"Name three rivers.\"     One answer, for scripts and pipes";
 
@@ -75,6 +80,13 @@ const BUILD_EXAMPLES: &str = "\
 Examples:
   ortalk build qwen2.5-0.5b-q4_0.gguf --output qwen && ortalk --model qwen
   ortalk build qwen2.5-0.5b-q4_0.gguf --output qwen-npu --target npu --soc x-elite";
+
+const CHATS_EXAMPLES: &str = "\
+Examples:
+  ortalk chats
+  ortalk chats search capital france
+  ortalk chats show
+  ortalk chats export 20260304-050607-0001 rivers.md";
 
 const PULL_EXAMPLES: &str = "\
 Examples:
@@ -126,6 +138,12 @@ pub enum Command {
     /// their nodes run; sensors, the last error, the latest benchmark. Nothing of any conversation, and no user name, host
     /// name or home folder: they are taken out. Nothing is fetched or built, and nothing is sent anywhere.
     Report(ReportArgs),
+    /// List the conversations that the chat has kept; show, search, rename, delete or export them.
+    ///
+    /// What is said in the chat is kept in a file for each conversation, in the data folder, for your eyes alone; --no-save or
+    /// `save = false` in the settings keeps nothing. `ortalk --resume ID` goes on with one.
+    #[command(after_help = CHATS_EXAMPLES)]
+    Chats(ChatsArgs),
     /// Make a model folder for ONNX Runtime from a GGUF file or a checkpoint folder.
     ///
     /// Either can be chatted with as it is (--model SOURCE): ortalk then builds the folder in its cache. Build one

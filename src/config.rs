@@ -42,6 +42,8 @@ pub struct Settings {
     pub repetition_penalty: Option<f32>,
     /// How a lane is chosen where none is asked for, as `--policy` names it.
     pub policy: Option<String>,
+    /// What is said in the chat is written down; it is, unless this is `false`.
+    pub save: Option<bool>,
     /// The name of a colour theme.
     pub theme: Option<String>,
     /// Whose keys edit what is typed: "emacs" or "vim".

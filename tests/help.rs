@@ -24,6 +24,7 @@ fn help_reads_well() {
         insta::assert_snapshot!("help_sys", help(&["sys", "--help"]));
         insta::assert_snapshot!("help_inspect", help(&["inspect", "--help"]));
         insta::assert_snapshot!("help_bench", help(&["bench", "--help"]));
+        insta::assert_snapshot!("help_chats", help(&["chats", "--help"]));
         insta::assert_snapshot!("help_cost", help(&["cost", "--help"]));
         insta::assert_snapshot!("help_report", help(&["report", "--help"]));
         insta::assert_snapshot!("help_pull", help(&["pull", "--help"]));
@@ -35,8 +36,9 @@ fn help_reads_well() {
 
 #[test]
 fn no_line_is_wider_than_a_hundred_columns() {
-    let commands = ["run", "serve", "setup", "sys", "inspect", "bench", "cost", "report", "build", "pull", "models"]
-        .map(|command| [command, "--help"]);
+    let commands =
+        ["run", "serve", "setup", "sys", "inspect", "bench", "chats", "cost", "report", "build", "pull", "models"]
+            .map(|command| [command, "--help"]);
     for arguments in [&["--help"][..], &["-h"]].into_iter().chain(commands.iter().map(|words| &words[..])) {
         for line in help(arguments).lines() {
             assert!(line.chars().count() <= 100, "{arguments:?}: {line}");

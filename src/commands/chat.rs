@@ -3,34 +3,47 @@
 use std::process::ExitCode;
 use std::sync::Arc;
 
+use super::chats;
 use super::faults;
 use super::fetch::AfterFetch;
+use super::local_models::LocalModels;
 use super::session;
-use crate::cli::ChatArgs;
+use crate::cli::{ChatArgs, KeepArgs};
+use crate::config::Settings;
 use crate::decoder::lane_processes;
+use crate::paths::Paths;
 use crate::telemetry::device::DeviceSampler;
 use crate::tui::{self, Backend, TuiOptions};
 
-pub fn run(args: &ChatArgs) -> anyhow::Result<ExitCode> {
+pub fn run(keep: &KeepArgs, args: &ChatArgs) -> anyhow::Result<ExitCode> {
     // Before anything is fetched: a script that meant `run` should not wait for a download to hear it.
     tui::require_terminal()?;
+    // A conversation that is not there is said before anything is fetched, too.
+    let paths = Paths::discover()?;
+    let chats = chats::options(keep, args, &Settings::load(&paths.settings_file())?, &paths)?;
     let prepared = session::prepare(args, AfterFetch::LeaveSignals)?;
     let mut sampler = DeviceSampler::new();
-    let paths = prepared.paths.clone();
+    let settings = prepared.settings.clone();
+    let (answers, books) = (prepared.answers.clone(), prepared.books("chat"));
+    let models = Arc::new(LocalModels::new(args, prepared));
+    let first = models.clone();
     let exit = tui::run(TuiOptions {
-        answers: prepared.answers.clone(),
+        answers,
         server: None,
-        theme: prepared.settings.theme.clone(),
-        editing: prepared.settings.editing,
-        history: prepared.settings.history.unwrap_or(true).then(|| prepared.paths.history_file()),
-        keys: prepared.settings.keys.clone(),
-        themes: prepared.paths.themes(),
-        screen: prepared.settings.screen,
-        log_file: prepared.paths.log_file(),
-        books: Some(prepared.books("chat")),
+        theme: settings.theme,
+        editing: settings.editing,
+        // Who keeps no conversations keeps no words of them, either.
+        history: (chats.saves && settings.history.unwrap_or(true)).then(|| paths.history_file()),
+        keys: settings.keys,
+        themes: paths.themes(),
+        screen: settings.screen,
+        chats: Some(chats),
+        log_file: paths.log_file(),
+        books: Some(books),
         sample: Some(Box::new(move || sampler.sample(&lane_processes()))),
+        models: Some(models),
         load: Box::new(move || {
-            let engine = prepared.load(None).map_err(|error| {
+            let engine = first.load_first().map_err(|error| {
                 let error = format!("{error:#}");
                 faults::keep(&paths, "chat", &error);
                 error

@@ -6,12 +6,14 @@ mod bench;
 mod bill_json;
 mod build;
 mod chat;
+mod chats;
 mod connect;
 mod cost;
 mod faults;
 pub mod fetch;
 mod inspect;
 mod lanes;
+mod local_models;
 mod model_name;
 mod models;
 mod pull;
@@ -71,6 +73,7 @@ fn name(command: Option<&Command>) -> &'static str {
     match command {
         Some(Command::Bench(_)) => "bench",
         Some(Command::Build(_)) => "build",
+        Some(Command::Chats(_)) => "chats",
         Some(Command::Cost(_)) => "cost",
         Some(Command::Inspect(_)) => "inspect",
         Some(Command::Models(_)) => "models",
@@ -89,6 +92,7 @@ fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
     match cli.command {
         Some(Command::Bench(args)) => bench::run(&args),
         Some(Command::Build(args)) => build::run(&args),
+        Some(Command::Chats(args)) => chats::run(&args),
         Some(Command::Cost(args)) => cost::run(&args),
         Some(Command::Inspect(args)) => inspect::run(&args),
         Some(Command::Models(args)) => models::run(&args),
@@ -100,8 +104,8 @@ fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
         Some(Command::Sys(args)) => sys::run(&args),
         Some(Command::Worker(task)) => worker::run(task),
         None => match &cli.connect.connect {
-            Some(url) => connect::run(url, &cli.connect, &cli.chat),
-            None => chat::run(&cli.chat),
+            Some(url) => connect::run(url, &cli.connect, &cli.keep, &cli.chat),
+            None => chat::run(&cli.keep, &cli.chat),
         },
     }
 }

@@ -41,6 +41,11 @@ impl Room {
         Self { asked: argument.or(setting), memory }
     }
 
+    /// Something has taken memory since, or given it back.
+    pub fn look_again(&mut self) {
+        self.memory = Memory::look();
+    }
+
     /// `taken` bytes are another lane's. An error is for what was asked for.
     pub fn on_cpu(&self, model: &ModelFolder, taken: u64) -> anyhow::Result<Granted> {
         let config = &model.config.model;

@@ -65,6 +65,21 @@ pub struct Prepared {
 pub fn prepare(args: &ChatArgs, after: AfterFetch) -> anyhow::Result<Prepared> {
     let paths = Paths::discover()?;
     let settings = Settings::load(&paths.settings_file())?;
+    prepare_with(args, paths, settings, after)
+}
+
+/// The same for another model than the one that arguments and settings speak of: of them holds what is no model's own.
+pub fn prepare_other(args: &ChatArgs, name: &Path) -> anyhow::Result<Prepared> {
+    let model = Some(name.to_path_buf());
+    let args = ChatArgs { model, npu_model: None, emulate_npu: false, lane: None, ..args.clone() };
+    let paths = Paths::discover()?;
+    model_name::resolve(name, Purpose::Cpu, &paths)?;
+    let mut settings = Settings::load(&paths.settings_file())?;
+    settings.npu.model = None;
+    prepare_with(&args, paths, settings, AfterFetch::LeaveSignals)
+}
+
+fn prepare_with(args: &ChatArgs, paths: Paths, settings: Settings, after: AfterFetch) -> anyhow::Result<Prepared> {
     let mut display = FetchDisplay::new(after);
     // A name that leads nowhere is said before anything is fetched.
     named(args.model.as_deref(), &settings, &paths)?;
@@ -122,6 +137,18 @@ impl Prepared {
     /// Loads the library and the model; with a lane, no other one is opened.
     pub fn load(&self, only: Option<LaneId>) -> anyhow::Result<Engine> {
         self.engine(self.runtime()?, only)
+    }
+
+    /// Whether the model runs without giving up one that runs already. An NPU holds one.
+    pub fn has_room_beside(&self) -> anyhow::Result<bool> {
+        let takes_npu = self.npu.bundle.is_some() && self.npu.plugin.is_some() && !self.npu.emulation;
+        let granted = self.room.on_cpu(&ModelFolder::open(&self.model)?, 0)?;
+        Ok(!takes_npu && granted.is_ok_and(|(_, plan)| plan.cut_from.is_none()))
+    }
+
+    /// What was free when this was prepared may be taken, or the other way round.
+    pub fn look_at_memory(&mut self) {
+        self.room.look_again();
     }
 
     /// Nothing is said while models are loaded.
@@ -314,7 +341,7 @@ pub fn default_model_source(paths: &Paths, display: &mut FetchDisplay) -> anyhow
 }
 
 /// Whether the model is opened as it is, and not built first: a model folder, a folder of Optimum's, or one graph of it.
-fn is_ready(path: &Path) -> bool {
+pub fn is_ready(path: &Path) -> bool {
     let is_graph = path.extension().is_some_and(|extension| extension == "onnx");
     let has_graphs_alone = || path.join("onnx").is_dir() && !has_safetensors(path);
     if path.is_dir() { !builder::is_checkpoint(path) || has_graphs_alone() } else { is_graph }

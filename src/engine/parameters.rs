@@ -66,6 +66,11 @@ impl Parameter {
         }
     }
 
+    /// Whether OpenAI's interface has it, so that any server takes it.
+    pub fn is_of_openai(self) -> bool {
+        matches!(self, Self::Temperature | Self::TopP | Self::MaxTokens | Self::Seed)
+    }
+
     pub fn named(name: &str) -> Option<Self> {
         // OpenAI's names have other dashes.
         let name = name.replace('_', "-");

@@ -22,8 +22,8 @@ pub enum Record {
     System(Option<String>),
     /// What a person calls the conversation.
     Title(String),
-    /// A message of the person's, which becomes the head.
-    Question { id: u32, parent: Option<u32>, time: DateTime<Utc>, text: String },
+    /// A message of the person's, which becomes the head. `shown` is what stands on the screen, where that is shorter.
+    Question { id: u32, parent: Option<u32>, time: DateTime<Utc>, text: String, shown: Option<String> },
     /// The beginning of an answer, which becomes the head.
     Answer { id: u32, parent: Option<u32>, time: DateTime<Utc>, model: String },
     /// The lane that answers from here on. `why` is there when the answer moved to it from another one.
@@ -91,6 +91,8 @@ struct Line {
     #[serde(skip_serializing_if = "Option::is_none")]
     text: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    shown: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     thinking: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     finish: Option<String>,
@@ -132,10 +134,11 @@ impl Record {
             },
             Self::System(text) => Line { text: text.clone(), ..of("system", None) },
             Self::Title(text) => Line { text: Some(text.clone()), ..of("title", None) },
-            Self::Question { id, parent, time, text } => Line {
+            Self::Question { id, parent, time, text, shown } => Line {
                 parent: *parent,
                 time: Some(timestamp(*time)),
                 text: Some(text.clone()),
+                shown: shown.clone(),
                 ..of("user", Some(*id))
             },
             Self::Answer { id, parent, time, model } => Line {
@@ -185,6 +188,7 @@ impl Line {
                 parent: optional(self.parent)?,
                 time: time()?,
                 text: self.text.ok_or(damaged)?,
+                shown: self.shown,
             },
             "assistant" => Record::Answer {
                 id: id()?,
@@ -242,7 +246,7 @@ pub mod tests {
     }
 
     pub fn question(id: u32, parent: Option<u32>, text: &str) -> Record {
-        Record::Question { id, parent, time: then(), text: text.into() }
+        Record::Question { id, parent, time: then(), text: text.into(), shown: None }
     }
 
     pub fn answer(id: u32, parent: u32) -> Record {
@@ -278,6 +282,16 @@ pub mod tests {
             (
                 question(0, None, "Of France?\n"),
                 r#"{"kind":"user","id":0,"time":"2026-03-04T05:06:07Z","text":"Of France?\n"}"#,
+            ),
+            (
+                Record::Question {
+                    id: 2,
+                    parent: Some(1),
+                    time: then(),
+                    text: "a.txt:\n...".into(),
+                    shown: Some("[a.txt, 4 kB]".into()),
+                },
+                r#"{"kind":"user","id":2,"parent":1,"time":"2026-03-04T05:06:07Z","text":"a.txt:\n...","shown":"[a.txt, 4 kB]"}"#,
             ),
             (
                 answer(1, 0),

@@ -212,7 +212,10 @@ fn a_slow_disk_is_not_waited_for_twice() {
     let (_dir, store) = store();
     // The thread is held up in its report.
     let (go, wait) = mpsc::channel::<()>();
-    let mut keeper = Keeper::start(store, move |_| drop(wait.recv())).unwrap();
+    let mut keeper = Keeper::start(store, move |_| {
+        let _ = wait.recv();
+    })
+    .unwrap();
     keeper.keep(question(0, None, "q"));
     assert!(!keeper.settle(Duration::from_millis(50)));
     let start = std::time::Instant::now();

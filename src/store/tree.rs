@@ -13,6 +13,8 @@ pub struct Message {
     pub parent: Option<u32>,
     pub time: DateTime<Utc>,
     pub text: String,
+    /// What stands on the screen, where that is shorter than the text.
+    pub shown: Option<String>,
     /// Of an answer; a question has none.
     pub answer: Option<Answer>,
     /// It is left out, with all that follows it.
@@ -51,11 +53,24 @@ impl Tree {
             Record::Begin { .. } => {}
             Record::System(text) => self.system = text.clone(),
             Record::Title(text) => self.title = Some(text.clone()),
-            Record::Question { id, parent, time, text } => self.add(*id, *parent, *time, text.clone(), None),
-            Record::Answer { id, parent, time, model } => {
-                let answer = Answer { model: model.clone(), ..Answer::default() };
-                self.add(*id, *parent, *time, String::new(), Some(answer));
-            }
+            Record::Question { id, parent, time, text, shown } => self.add(Message {
+                id: *id,
+                parent: *parent,
+                time: *time,
+                text: text.clone(),
+                shown: shown.clone(),
+                answer: None,
+                deleted: false,
+            }),
+            Record::Answer { id, parent, time, model } => self.add(Message {
+                id: *id,
+                parent: *parent,
+                time: *time,
+                text: String::new(),
+                shown: None,
+                answer: Some(Answer { model: model.clone(), ..Answer::default() }),
+                deleted: false,
+            }),
             Record::Lane { id, lane, emulated, why } => {
                 if let Some(message) = self.message_mut(*id)
                     && let Some(answer) = &mut message.answer
@@ -84,18 +99,18 @@ impl Tree {
         }
     }
 
-    fn add(&mut self, id: u32, parent: Option<u32>, time: DateTime<Utc>, text: String, answer: Option<Answer>) {
+    fn add(&mut self, mut message: Message) {
+        let id = message.id;
         if self.places.contains_key(&id) {
             return;
         }
         // A parent whose line was lost: the message follows what came before it.
-        let parent = match parent {
-            Some(parent) if !self.places.contains_key(&parent) => self.head,
-            parent => parent,
-        };
+        if message.parent.is_some_and(|parent| !self.places.contains_key(&parent)) {
+            message.parent = self.head;
+        }
         self.places.insert(id, self.messages.len());
-        self.children.entry(parent).or_default().push(id);
-        self.messages.push(Message { id, parent, time, text, answer, deleted: false });
+        self.children.entry(message.parent).or_default().push(id);
+        self.messages.push(message);
         if self.is_visible(id) {
             self.head = Some(id);
         }
@@ -205,7 +220,7 @@ impl Tree {
             return Some(title.clone());
         }
         let first = self.path().first().copied().or_else(|| self.visible().next())?;
-        first_words(&first.text)
+        first_words(first.shown.as_ref().unwrap_or(&first.text))
     }
 
     /// Records that make this tree again, each answer in one piece.
@@ -213,10 +228,10 @@ impl Tree {
         let mut records = Vec::new();
         records.extend(self.system.clone().map(|text| Record::System(Some(text))));
         records.extend(self.title.clone().map(Record::Title));
-        for Message { id, parent, time, text, answer, .. } in &self.messages {
+        for Message { id, parent, time, text, shown, answer, .. } in &self.messages {
             let (id, parent, time) = (*id, *parent, *time);
             let Some(answer) = answer else {
-                records.push(Record::Question { id, parent, time, text: text.clone() });
+                records.push(Record::Question { id, parent, time, text: text.clone(), shown: shown.clone() });
                 continue;
             };
             records.push(Record::Answer { id, parent, time, model: answer.model.clone() });

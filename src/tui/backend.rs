@@ -1,6 +1,8 @@
 //! What the screen needs of an engine. `Engine` is the one that ships; tests bring a scripted one.
 
-use crate::engine::{ChatRequest, Engine, EngineSnapshot, GenerationStream, RoutingDecision};
+use std::sync::Arc;
+
+use crate::engine::{AnswerSettings, ChatRequest, Engine, EngineSnapshot, GenerationStream, RoutingDecision};
 
 pub trait Backend: Send + Sync {
     /// Called between two frames: must not wait for a running answer.
@@ -17,6 +19,38 @@ pub trait Backend: Send + Sync {
     }
     /// Returns at once. Dropping the stream cancels the answer.
     fn submit(&self, request: ChatRequest) -> GenerationStream;
+}
+
+/// The models that can answer in place of the one that does. Called on threads of their own; may take their time.
+pub trait Models: Send + Sync {
+    /// An error is for people.
+    fn list(&self) -> Result<Vec<ModelEntry>, String>;
+    /// `release` gives up the engine that answers now; it is called where there is no room for both, before anything is
+    /// loaded.
+    fn open(&self, name: &str, release: &dyn Fn()) -> Result<OpenedModel, RefusedModel>;
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ModelEntry {
+    /// What `open` takes.
+    pub name: String,
+    pub about: String,
+    /// It is the one that answers.
+    pub is_open: bool,
+}
+
+pub struct OpenedModel {
+    pub backend: Arc<dyn Backend>,
+    /// With the numbers that this model suggests.
+    pub answers: AnswerSettings,
+}
+
+/// A model that cannot answer.
+pub struct RefusedModel {
+    /// For people.
+    pub error: String,
+    /// The one before it, loaded again where it had been given up.
+    pub instead: Option<Arc<dyn Backend>>,
 }
 
 impl Backend for Engine {

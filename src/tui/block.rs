@@ -41,6 +41,8 @@ pub struct AnswerHeader {
 #[derive(Debug, Clone)]
 pub struct Block {
     pub kind: Kind,
+    /// Which message of the conversation's tree it is.
+    pub message: Option<u32>,
     /// As it came; what is sent to the model.
     pub(super) raw: String,
     /// As it is shown.
@@ -105,6 +107,7 @@ impl Block {
     pub(super) fn new(kind: Kind, text: &str) -> Self {
         let mut block = Self {
             kind,
+            message: None,
             raw: String::new(),
             shown: String::new(),
             sanitizer: Sanitizer::default(),

@@ -22,6 +22,12 @@ pub const COMMANDS: &[Command] = &[
     Command { name: "/help", takes: "", help: "this help", parse: |rest| alone(rest, Typed::Help) },
     Command { name: "/clear", takes: "", help: "begin a new conversation", parse: |rest| alone(rest, Typed::Clear) },
     Command {
+        name: "/model",
+        takes: "a model's name, or nothing",
+        help: "choose another model",
+        parse: |rest| Some(Typed::Model(rest)),
+    },
+    Command {
         name: "/npu",
         takes: LANE_TAKES,
         help: "answer on the NPU, or not at all",
@@ -87,6 +93,54 @@ pub const COMMANDS: &[Command] = &[
         help: "choose a colour theme",
         parse: |rest| Some(Typed::Theme(rest)),
     },
+    Command {
+        name: "/open",
+        takes: "words to look for, or nothing",
+        help: "go on with another conversation",
+        parse: |rest| chats(ChatCommand::Open(rest)),
+    },
+    Command {
+        name: "/regenerate",
+        takes: "",
+        help: "answer the last message again",
+        parse: |rest| alone(rest, Typed::Chats(ChatCommand::Regenerate)),
+    },
+    Command {
+        name: "/continue",
+        takes: "",
+        help: "go on with an answer that was cut",
+        parse: |rest| alone(rest, Typed::Chats(ChatCommand::Continue)),
+    },
+    Command {
+        name: "/rename",
+        takes: "a title",
+        help: "call this conversation by another title",
+        parse: |rest| (!rest.is_empty()).then_some(Typed::Chats(ChatCommand::Rename(rest))),
+    },
+    Command {
+        name: "/delete",
+        takes: "",
+        help: "delete this conversation",
+        parse: |rest| alone(rest, Typed::Chats(ChatCommand::Delete)),
+    },
+    Command {
+        name: "/undo",
+        takes: "",
+        help: "take the last deletion back",
+        parse: |rest| alone(rest, Typed::Chats(ChatCommand::Undo)),
+    },
+    Command {
+        name: "/export",
+        takes: "a file's name ending in .md or .json, or nothing",
+        help: "write this conversation to a file",
+        parse: |rest| chats(ChatCommand::Export(rest)),
+    },
+    Command {
+        name: "/save",
+        takes: "",
+        help: "keep this conversation, after --no-save",
+        parse: |rest| alone(rest, Typed::Chats(ChatCommand::Save)),
+    },
     Command { name: "/quit", takes: "", help: "leave ortalk", parse: |rest| alone(rest, Typed::Quit) },
     Command { name: "/exit", takes: "", help: "", parse: |rest| alone(rest, Typed::Quit) },
 ];
@@ -110,6 +164,11 @@ const LANE_TAKES: &str = "a message, or nothing";
 const NPU: Option<LaneId> = Some(LaneId::Npu);
 const CPU: Option<LaneId> = Some(LaneId::Cpu);
 const REMOTE: Option<LaneId> = Some(LaneId::Remote);
+
+#[allow(clippy::unnecessary_wraps)] // as the table wants it
+fn chats(command: ChatCommand<'_>) -> Option<Typed<'_>> {
+    Some(Typed::Chats(command))
+}
 
 fn alone<'a>(rest: &str, typed: Typed<'a>) -> Option<Typed<'a>> {
     rest.is_empty().then_some(typed)
@@ -147,8 +206,11 @@ pub enum Typed<'a> {
     },
     /// Messages from now on: think before answering, or do not.
     Think(bool),
+    /// The model of this name; an empty one shows the list.
+    Model(&'a str),
     /// The colour theme of this name; an empty one shows the list.
     Theme(&'a str),
+    Chats(ChatCommand<'a>),
     Message(Message<'a>),
     /// A word behind a slash that is no command; it is never sent to the model by mistake.
     Unknown(&'a str),
@@ -157,6 +219,22 @@ pub enum Typed<'a> {
         word: &'a str,
         takes: &'static str,
     },
+}
+
+/// What concerns conversations as a whole.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ChatCommand<'a> {
+    /// The list of them, those with these words.
+    Open(&'a str),
+    Rename(&'a str),
+    Delete,
+    /// Takes the last deletion back.
+    Undo,
+    /// To the file of this name; an empty one leaves the name to ortalk.
+    Export(&'a str),
+    Save,
+    Regenerate,
+    Continue,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -4,6 +4,7 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::{Position, Rect};
 use ratatui::text::{Line, Span};
 
+use super::chats;
 use super::consent::{self, Gate};
 use super::keys::{Action, Context};
 use super::layout::{COMPOSER_MARGIN, Layout, Mode};
@@ -63,6 +64,9 @@ fn typed_line(state: &State, skin: &Skin, line: wrap::Line) -> Text {
 fn placeholder(state: &State) -> String {
     if let (EngineState::Ready(_), Some(lane), false) = (&state.engine, state.settings.lane, state.busy()) {
         return format!("Message to {lane}; /auto lets ortalk choose");
+    }
+    if let (EngineState::Ready(_), Some(name)) = (&state.engine, &state.models.opening) {
+        return format!("Message; {} is being loaded", one_line(name));
     }
     let text = match state.engine {
         EngineState::Loading { .. } => "Type while the model loads",
@@ -141,7 +145,7 @@ pub fn message(state: &State, skin: &Skin) -> Option<Text> {
     if state.gate == Gate::Asking {
         return Some(Line::from(skin.styled(skin.theme.warning, format!("   {}", consent::KEYS))));
     }
-    let hint = state.hint.as_ref()?;
+    let Some(hint) = &state.hint else { return chats::view::footer(state, skin, state.columns.into()) };
     Some(Line::from(skin.styled(skin.theme.warning, format!("   {hint}"))))
 }
 

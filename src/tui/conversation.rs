@@ -118,11 +118,57 @@ impl Conversation {
         }
     }
 
+    /// Says which message of the tree a block is.
+    pub fn set_message(&mut self, block: usize, message: u32) {
+        if let Some(block) = self.blocks.get_mut(block) {
+            block.message = Some(message);
+        }
+    }
+
+    /// The block that this message is.
+    pub fn block_of(&self, message: u32) -> Option<usize> {
+        self.blocks.iter().position(|block| block.message == Some(message))
+    }
+
+    /// Leaves so many blocks.
+    pub fn truncate(&mut self, blocks: usize) {
+        if blocks >= self.blocks.len() {
+            return;
+        }
+        self.blocks.truncate(blocks);
+        self.count();
+        if let View::At { top, seen } = self.view {
+            let last = Anchor { block: blocks, place: Place::Header };
+            let within = |anchor: Anchor| if anchor.block < blocks { anchor } else { last };
+            self.view = View::At { top: within(top), seen: within(seen) };
+        }
+    }
+
+    /// Scrolls a block into view, as much of it as there is room for; what is in view stays where it is.
+    pub fn reveal(&mut self, block: usize) {
+        let Some(rows) = self.blocks.get(block).map(Block::rows) else { return };
+        // The gap below it does not matter.
+        let first = self.row_of(Anchor { block, place: Place::Header });
+        let end = first + rows.saturating_sub(1);
+        let top = self.top_row();
+        if first < top || rows > self.height {
+            self.scroll_to(first);
+        } else if end > top + self.height {
+            self.scroll_to(end - self.height);
+        }
+    }
+
     /// The turns as the model should see them. A question that got no answer at all is left out.
+    #[cfg(test)]
     pub fn messages(&self) -> Vec<ChatMessage> {
+        self.messages_above(self.blocks.len())
+    }
+
+    /// The turns above a block, likewise.
+    pub fn messages_above(&self, block: usize) -> Vec<ChatMessage> {
         let mut messages: Vec<ChatMessage> = Vec::new();
         let mut question: Option<&str> = None;
-        for block in &self.blocks {
+        for block in self.blocks.iter().take(block) {
             match &block.kind {
                 Kind::User => question = Some(&block.raw),
                 Kind::Answer(_) if !block.raw.is_empty() => {

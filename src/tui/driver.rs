@@ -14,13 +14,15 @@ use crate::bill::{Books, Tab};
 use crate::engine::{ChatRequest, EngineSnapshot, GenerationEvent, GenerationStream, RoutingDecision};
 use crate::log_file;
 
-use super::backend::Backend;
+use super::backend::{Backend, Models, OpenedModel, RefusedModel};
+use super::chats::{ChatOptions, Shelf, Wish};
 use super::errands::Errands;
 use super::event::{Effect, Event, Exit, SuspendedBy};
 use super::frames::FrameLimiter;
 use super::input::Pause;
 use super::skin::Skin;
 use super::state::State;
+use super::switch::{Switch, Switcher};
 use super::terminal::{self, Screen};
 use super::update::update;
 use super::{Load, Sample, editor, input, platform, view};
@@ -36,9 +38,10 @@ const BATCH: usize = 256;
 const LOG_SHOWN: u64 = 128 << 10;
 
 /// What the threads send.
-enum Message {
+pub enum Message {
     Event(Event),
     Loaded(Result<Arc<dyn Backend>, String>),
+    Switch(Switch),
 }
 
 struct Driver {
@@ -47,11 +50,14 @@ struct Driver {
     screen: Screen,
     backend: Option<Arc<dyn Backend>>,
     stream: Option<GenerationStream>,
+    switcher: Switcher,
     books: Option<Books>,
     errands: Errands,
     pause: Pause,
     /// The running answer's.
     tab: Option<Tab>,
+    /// Kept conversations.
+    shelf: Option<Shelf>,
     sender: UnboundedSender<Message>,
     limiter: FrameLimiter,
 }
@@ -61,9 +67,11 @@ pub fn run(
     state: State,
     skin: Skin,
     load: Load,
+    models: Option<Arc<dyn Models>>,
     sample: Option<Sample>,
     books: Option<Books>,
     history: Option<PathBuf>,
+    chats: Option<ChatOptions>,
 ) -> io::Result<Exit> {
     terminal::install_panic_hook();
     let (sender, receiver) = unbounded_channel();
@@ -89,17 +97,24 @@ pub fn run(
         screen,
         backend: None,
         stream: None,
+        switcher: Switcher::new(models),
         books,
         errands: Errands::new(events(&sender), history)?,
         pause,
         tab: None,
+        shelf: None,
         sender,
         limiter: FrameLimiter::default(),
     };
+    if let Some(chats) = chats {
+        driver.open_shelf(chats)?;
+    }
     let result = runtime.block_on(driver.run(receiver));
     // The screen first, then the engine, whose threads may take a moment.
-    drop(driver);
-    wait_for(&loader);
+    let Driver { switcher, screen, backend, stream, .. } = driver;
+    drop((screen, stream, backend));
+    let loading = switcher.into_loading();
+    [Some(loader), loading].iter().flatten().for_each(wait_for);
     // Whatever a thread still does for us is of no use any more.
     runtime.shutdown_background();
     match result {
@@ -179,6 +194,7 @@ impl Driver {
 
     fn draw(&mut self, now: Instant) -> io::Result<()> {
         self.state.dirty = false;
+        self.shelf.iter_mut().for_each(Shelf::settle);
         self.skin.theme = self.state.looks.theme();
         let (state, skin) = (&mut self.state, &self.skin);
         self.screen.draw(|frame| view::draw(state, skin, now, frame))?;
@@ -204,6 +220,36 @@ impl Driver {
                 self.handle(Event::EngineLoaded(snapshot))
             }
             Message::Loaded(Err(error)) => self.handle(Event::EngineFailed(error)),
+            Message::Switch(switch) => self.switch(switch),
+        }
+    }
+
+    fn switch(&mut self, switch: Switch) -> io::Result<Option<Exit>> {
+        match switch {
+            Switch::Release(give) => {
+                self.stream = None;
+                self.bill()?;
+                let exit = self.handle(Event::EngineReleased)?;
+                let _ = give.send(self.backend.take());
+                Ok(exit)
+            }
+            Switch::Opened(OpenedModel { backend, answers }) => {
+                let snapshot = backend.snapshot();
+                let old = self.backend.replace(backend);
+                self.switcher.retire(old, self.stream.is_some());
+                self.observe(&snapshot);
+                self.handle(Event::ModelOpened(snapshot, Box::new(answers)))
+            }
+            Switch::Refused(RefusedModel { error, instead }) => {
+                if let Some(backend) = instead {
+                    let snapshot = backend.snapshot();
+                    self.backend = Some(backend);
+                    self.handle(Event::EngineLoaded(snapshot))?;
+                } else if self.backend.is_none() {
+                    return self.handle(Event::EngineFailed(error));
+                }
+                self.handle(Event::ModelRefused(error))
+            }
         }
     }
 
@@ -213,6 +259,7 @@ impl Driver {
                 self.tab.iter_mut().for_each(|tab| tab.note(&event));
                 if matches!(event, GenerationEvent::Finished(_)) {
                     self.stream = None;
+                    self.switcher.end_of_answer();
                     // Its end may start the next answer.
                     self.bill()?;
                 }
@@ -220,6 +267,7 @@ impl Driver {
             }
             None => {
                 self.stream = None;
+                self.switcher.end_of_answer();
                 self.bill()?;
                 self.handle(Event::GenerationLost)
             }
@@ -239,6 +287,7 @@ impl Driver {
     }
 
     fn handle(&mut self, event: Event) -> io::Result<Option<Exit>> {
+        self.state.chats.wall = chrono::Utc::now();
         for effect in update(&mut self.state, event, Instant::now()) {
             if let Some(exit) = self.perform(effect)? {
                 return Ok(Some(exit));
@@ -256,6 +305,7 @@ impl Driver {
             }
             Effect::CancelGeneration => {
                 self.stream = None;
+                self.switcher.end_of_answer();
                 self.bill()?;
             }
             Effect::Preview { revision, request } => {
@@ -280,6 +330,14 @@ impl Driver {
                 self.state.dirty = true;
                 return self.handle(Event::Edited(result));
             }
+            Effect::Chats(wish) => {
+                if let Some(news) = self.shelf.as_mut().and_then(|shelf| shelf.perform(wish)) {
+                    return self.handle(Event::Chats(news));
+                }
+            }
+            Effect::Copy(_) => {}
+            Effect::ListModels => self.switcher.list(self.sender.clone())?,
+            Effect::OpenModel(name) => self.switcher.open(name, self.sender.clone())?,
             Effect::ReadLog => self.read_log()?,
             Effect::Suspend { by } => {
                 if by == SuspendedBy::Key && !platform::can_stop() {
@@ -320,6 +378,20 @@ impl Driver {
             (Ok(Err(error)) | Err(error), _) => Err(format!("the terminal cannot be lent to an editor: {error}")),
             (Ok(Ok(())), None) => Err("the editor was not started".to_owned()),
         }
+    }
+
+    fn open_shelf(&mut self, chats: ChatOptions) -> io::Result<()> {
+        let sender = self.sender.clone();
+        let tell = move |news| drop(sender.send(Message::Event(Event::Chats(news))));
+        let shelf = self.shelf.insert(Shelf::open(chats.store, tell)?);
+        if let Some(id) = chats.resume {
+            self.state.chats.is_opening = true;
+            shelf
+                .perform(Wish::Open { id, writes: chats.saves })
+                .map(|news| self.handle(Event::Chats(news)))
+                .transpose()?;
+        }
+        Ok(())
     }
 
     /// On a thread of its own: the tokenizer may take its time.

@@ -7,10 +7,12 @@ use std::sync::Arc;
 use crossterm::event::KeyEvent;
 
 use crate::bill::Bill;
-use crate::engine::{ChatRequest, EngineSnapshot, GenerationEvent, RoutingDecision};
+use crate::engine::{AnswerSettings, ChatRequest, EngineSnapshot, GenerationEvent, RoutingDecision};
 use crate::telemetry::device::DeviceSample;
 
 use super::attach::{AttachError, FileText};
+use super::backend::ModelEntry;
+use super::chats::{News, Wish};
 use super::composer::Inset;
 
 #[derive(Debug, Clone)]
@@ -27,6 +29,14 @@ pub enum Event {
     EngineLoaded(EngineSnapshot),
     /// The engine could not be made; the text is for people and may have many lines.
     EngineFailed(String),
+    /// What `/model` can choose from.
+    ModelsListed(Result<Vec<ModelEntry>, String>),
+    /// The engine was given up to make room for the next one.
+    EngineReleased,
+    /// Another model answers from now on; it suggests these numbers.
+    ModelOpened(EngineSnapshot, Box<AnswerSettings>),
+    /// The one that answered goes on.
+    ModelRefused(String),
     /// The engine as it stands after something changed.
     Snapshot(EngineSnapshot),
     /// From the stream of the answer that was submitted last.
@@ -64,6 +74,8 @@ pub enum Event {
     HistoryLost(String),
     /// What a person left in their editor.
     Edited(Result<String, String>),
+    /// What the disk says of kept conversations.
+    Chats(News),
     /// The end of the log file, or why it cannot be read.
     LogRead(Result<String, String>),
     /// A deadline that `State::deadline` named has come.
@@ -110,6 +122,14 @@ pub enum Effect {
     Edit(String),
     /// Read the engine's state; answered by `Event::Snapshot`.
     RefreshSnapshot,
+    /// What concerns kept conversations; performed in their order.
+    Chats(Wish),
+    /// Put it into the clipboard.
+    Copy(String),
+    /// Ask which models there are, off this thread; answered by `Event::ModelsListed`.
+    ListModels,
+    /// Load the model of this name, off this thread; answered by `Event::ModelOpened` or `Event::ModelRefused`.
+    OpenModel(String),
     /// Read the end of the log file, off this thread; answered by `Event::LogRead`.
     ReadLog,
     /// Give the terminal back and stop the process until it is continued.

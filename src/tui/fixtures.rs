@@ -24,6 +24,8 @@ use super::update::update;
 /// A state with its own clock.
 pub struct Desk {
     pub state: State,
+    /// What the history was given, which most tests have nothing to do with.
+    pub remembered: Vec<String>,
     pub now: Instant,
 }
 
@@ -44,7 +46,7 @@ impl Desk {
             allow_remote: false,
         };
         let state = State::new(settings, "/example/ortalk.log".into(), now);
-        Self { state, now }
+        Self { state, remembered: Vec::new(), now }
     }
 
     pub fn ready() -> Self {
@@ -55,7 +57,15 @@ impl Desk {
     }
 
     pub fn event(&mut self, event: Event) -> Vec<Effect> {
-        update(&mut self.state, event, self.now)
+        let mut effects = update(&mut self.state, event, self.now);
+        effects.retain(|effect| match effect {
+            Effect::Remember(message) => {
+                self.remembered.push(message.clone());
+                false
+            }
+            _ => true,
+        });
+        effects
     }
 
     pub fn key(&mut self, code: KeyCode) -> Vec<Effect> {

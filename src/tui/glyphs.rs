@@ -16,6 +16,9 @@ pub struct Glyphs {
     pub rejected: &'static str,
     pub stall: &'static str,
     pub down: &'static str,
+    /// Around the number of a version.
+    pub previous: &'static str,
+    pub next: &'static str,
     /// Between two facts of one line.
     pub dot: &'static str,
     pub ellipsis: &'static str,
@@ -48,6 +51,8 @@ pub const UNICODE: Glyphs = Glyphs {
     rejected: "✗",
     stall: "▲",
     down: "↓",
+    previous: "‹",
+    next: "›",
     dot: "·",
     ellipsis: "…",
     prompt: "›",
@@ -75,6 +80,8 @@ pub const ASCII: Glyphs = Glyphs {
     rejected: "x",
     stall: "!",
     down: "v",
+    previous: "<",
+    next: ">",
     dot: "-",
     ellipsis: "...",
     prompt: ">",

@@ -17,6 +17,29 @@ pub enum Action {
     /// Delete forward; on an empty composer, quit.
     DeleteOrQuit,
     Suspend,
+    /// The list of kept conversations.
+    OpenChats,
+    RenameChat,
+    DeleteChat,
+    /// Select the message above the selected one, or the last one.
+    SelectPrevious,
+    SelectNext,
+    MessageUp,
+    MessageDown,
+    CopyMessage,
+    EditMessage,
+    /// Another answer to the same question.
+    AnswerAgain,
+    /// Go on with an answer that was cut.
+    GoOn,
+    /// The next message follows this one.
+    Branch,
+    DeleteMessage,
+    UndoDelete,
+    /// Another message in the same place.
+    PreviousVersion,
+    NextVersion,
+    LeaveMessage,
     Help,
     /// A list of the commands.
     Commands,
@@ -68,6 +91,8 @@ pub enum Context {
     Compose,
     /// A list to choose from is open; letters filter it.
     List,
+    /// The list of conversations is open; letters search them.
+    Chats,
     /// A message of the conversation is selected; letters act on it.
     Message,
 }
@@ -88,6 +113,7 @@ impl Context {
         match self {
             Self::Compose => "keys",
             Self::List => "keys in a list and the palette",
+            Self::Chats => "keys in the list of conversations",
             Self::Message => "keys on a message",
         }
     }
@@ -118,8 +144,20 @@ const fn bind(action: Action, keys: &'static [Chord], shown: &'static str, help:
     Binding { context: Context::Compose, action, keys, shown, help }
 }
 
+const fn letter(c: char) -> Chord {
+    plain(KeyCode::Char(c))
+}
+
 const fn in_list(action: Action, keys: &'static [Chord], shown: &'static str, help: &'static str) -> Binding {
     Binding { context: Context::List, action, keys, shown, help }
+}
+
+const fn in_chats(action: Action, keys: &'static [Chord], shown: &'static str, help: &'static str) -> Binding {
+    Binding { context: Context::Chats, action, keys, shown, help }
+}
+
+const fn on_message(action: Action, keys: &'static [Chord], shown: &'static str, help: &'static str) -> Binding {
+    Binding { context: Context::Message, action, keys, shown, help }
 }
 
 pub const BINDINGS: &[Binding] = &[
@@ -135,15 +173,10 @@ pub const BINDINGS: &[Binding] = &[
     bind(Action::Down, &[plain(KeyCode::Down), ctrl('n')], "Down", "line below, then later messages"),
     bind(Action::PageUp, &[plain(KeyCode::PageUp), alt(KeyCode::Char('v'))], "PgUp", "scroll a page up"),
     bind(Action::PageDown, &[plain(KeyCode::PageDown), ctrl('v')], "PgDn", "scroll a page down"),
-    bind(
-        Action::ScrollUp,
-        &[with_shift(KeyCode::Up), with_ctrl(KeyCode::Up), alt(KeyCode::Up)],
-        "Shift-Up",
-        "scroll a line up",
-    ),
+    bind(Action::ScrollUp, &[with_shift(KeyCode::Up), with_ctrl(KeyCode::Up)], "Shift-Up", "scroll a line up"),
     bind(
         Action::ScrollDown,
-        &[with_shift(KeyCode::Down), with_ctrl(KeyCode::Down), alt(KeyCode::Down)],
+        &[with_shift(KeyCode::Down), with_ctrl(KeyCode::Down)],
         "Shift-Down",
         "scroll a line down",
     ),
@@ -153,6 +186,9 @@ pub const BINDINGS: &[Binding] = &[
     bind(Action::Follow, &[with_ctrl(KeyCode::End)], "", ""),
     bind(Action::NextPanel, &[plain(KeyCode::Tab)], "Tab", "open the next panel that has no room"),
     bind(Action::PreviousPanel, &[plain(KeyCode::BackTab), with_shift(KeyCode::BackTab)], "", ""),
+    bind(Action::SelectPrevious, &[alt(KeyCode::Up)], "Alt-Up", "select a message"),
+    bind(Action::SelectNext, &[alt(KeyCode::Down)], "", ""),
+    bind(Action::OpenChats, &[ctrl('o')], "Ctrl-O", "open another conversation"),
     bind(Action::Thinking, &[ctrl('t')], "Ctrl-T", "show or fold the thinking"),
     bind(Action::Help, &[plain(KeyCode::F(1))], "F1", "this help"),
     bind(Action::Commands, &[plain(KeyCode::F(2))], "F2", "choose a command"),
@@ -196,6 +232,20 @@ pub const BINDINGS: &[Binding] = &[
     bind(Action::Yank, &[ctrl('y')], "Ctrl-Y", "put back what was cut"),
     in_list(Action::Choose, &[plain(KeyCode::Enter)], "Enter", "take the chosen row"),
     in_list(Action::Complete, &[plain(KeyCode::Tab)], "Tab", "complete what is typed"),
+    in_chats(Action::RenameChat, &[ctrl('r')], "Ctrl-R", "rename the conversation"),
+    in_chats(Action::DeleteChat, &[ctrl('d'), plain(KeyCode::Delete)], "Ctrl-D", "delete it, or have it back"),
+    on_message(Action::MessageUp, &[plain(KeyCode::Up), letter('k')], "Up, k", "the message above"),
+    on_message(Action::MessageDown, &[plain(KeyCode::Down), letter('j')], "Down, j", "the message below"),
+    on_message(Action::CopyMessage, &[letter('c'), letter('y')], "c", "copy it"),
+    on_message(Action::EditMessage, &[letter('e')], "e", "edit it and send it again"),
+    on_message(Action::AnswerAgain, &[letter('r')], "r", "answer again"),
+    on_message(Action::GoOn, &[letter('m')], "m", "go on with an answer that was cut"),
+    on_message(Action::Branch, &[letter('b')], "b", "go on from here"),
+    on_message(Action::DeleteMessage, &[letter('d'), plain(KeyCode::Delete)], "d", "delete it and what follows"),
+    on_message(Action::UndoDelete, &[letter('u')], "u", "take the last deletion back"),
+    on_message(Action::PreviousVersion, &[plain(KeyCode::Left), letter('h')], "Left, h", "the version before"),
+    on_message(Action::NextVersion, &[plain(KeyCode::Right), letter('l')], "Right, l", "the next version"),
+    on_message(Action::LeaveMessage, &[plain(KeyCode::Enter), letter('q')], "q", "back to typing"),
 ];
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ mod answer;
 mod attach;
 mod backend;
 mod block;
+mod chats;
 mod chord;
 mod command;
 mod completion;
@@ -42,8 +43,9 @@ mod platform;
 mod skin;
 mod state;
 mod strip;
+mod switch;
 mod terminal;
-mod text;
+pub(crate) mod text;
 mod theme;
 mod title;
 mod transcript;
@@ -61,7 +63,8 @@ use crate::config::{Editing, KeySettings, ScreenSettings};
 use crate::engine::AnswerSettings;
 use crate::telemetry::device::DeviceSample;
 
-pub use backend::Backend;
+pub use backend::{Backend, ModelEntry, Models, OpenedModel, RefusedModel};
+pub use chats::ChatOptions;
 pub use event::Exit;
 pub use keymap::KeysError;
 pub use theme::ThemeError;
@@ -73,6 +76,8 @@ pub type Sample = Box<dyn FnMut() -> DeviceSample + Send>;
 
 pub struct TuiOptions {
     pub load: Load,
+    /// Those that can take its place; without, `/model` says that there is none.
+    pub models: Option<Arc<dyn Models>>,
     pub sample: Option<Sample>,
     /// Measures what answers take and writes it down.
     pub books: Option<Books>,
@@ -90,6 +95,8 @@ pub struct TuiOptions {
     /// Where themes of the reader's own lie.
     pub themes: PathBuf,
     pub screen: ScreenSettings,
+    /// Where conversations are kept; `None` keeps none.
+    pub chats: Option<ChatOptions>,
     /// Where standard output and error go while the screen is open.
     pub log_file: PathBuf,
 }
@@ -132,9 +139,14 @@ pub fn run(options: TuiOptions) -> Result<Exit, TuiError> {
     require_terminal()?;
     let mut state = state::State::new(options.answers, options.log_file, Instant::now());
     state.keys = keys;
+    state.models.are_there = options.models.is_some();
     state.server = options.server;
     state.composer.use_vi(options.editing == Editing::Vim);
     state.looks = looks;
     state.prices = options.books.as_ref().and_then(Books::prices).cloned();
-    Ok(driver::run(state, skin, options.load, options.sample, options.books, options.history)?)
+    let chats = options.chats;
+    if let Some(chats) = &chats {
+        state.chats = chats::Chats::new(chats);
+    }
+    Ok(driver::run(state, skin, options.load, options.models, options.sample, options.books, options.history, chats)?)
 }

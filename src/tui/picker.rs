@@ -15,6 +15,8 @@ pub enum Purpose {
     Command,
     /// A message sent before, likewise.
     History,
+    /// A model, to answer from now on.
+    Model,
     /// A colour theme, shown while it is chosen.
     Theme,
 }

@@ -4,14 +4,12 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use crate::bill::Bill;
-use crate::engine::{
-    AnswerSettings, ChatMessage, ChatRequest, EngineSnapshot, LaneState, LaneStatus, Parameter, Role, RoutingDecision,
-};
+use crate::engine::{AnswerSettings, ChatRequest, EngineSnapshot, LaneState, LaneStatus, Parameter, RoutingDecision};
 use crate::ledger::{Prices, Total};
 use crate::telemetry::device::DeviceSample;
 
 use super::answer::Answer;
-use super::command;
+use super::chats::{Ask, ChatList, Chats};
 use super::completion::Completion;
 use super::composer::{Composer, Draft};
 use super::consent::{Consent, Gate};
@@ -24,6 +22,7 @@ use super::page::Page;
 use super::palette::Depth;
 use super::panels::Panel;
 use super::picker::Picker;
+use super::text::sanitize::one_line;
 use super::writing::Writing;
 
 /// Ctrl-C quits when it is pressed again within this time.
@@ -46,13 +45,14 @@ pub enum Overlay {
     Page(Page),
     Panel(Panel),
     List(Picker),
+    Chats(ChatList),
 }
 
 impl Overlay {
     pub fn panel(&self) -> Option<Panel> {
         match self {
             Self::Panel(panel) => Some(*panel),
-            Self::Page(_) | Self::List(_) => None,
+            Self::Page(_) | Self::List(_) | Self::Chats(_) => None,
         }
     }
 }
@@ -64,6 +64,17 @@ pub struct Preview {
     /// The revision that was asked about.
     pub asked: Option<u64>,
     pub shown: Option<Result<RoutingDecision, String>>,
+}
+
+/// The models that could answer in place of the one that does.
+#[derive(Debug, Default)]
+pub struct ModelsState {
+    /// Whether others can be loaded at all.
+    pub are_there: bool,
+    /// The reader waits for the list.
+    pub asked: bool,
+    /// The name of the one that is being loaded.
+    pub opening: Option<String>,
 }
 
 #[derive(Debug)]
@@ -80,6 +91,7 @@ pub struct State {
     pub columns: u16,
     pub rows: u16,
     pub conversation: Conversation,
+    pub chats: Chats,
     pub composer: Composer,
     pub writing: Writing,
     /// Messages that wait for the engine or for the running answer.
@@ -100,6 +112,7 @@ pub struct State {
     pub refresh: Option<Instant>,
     pub overlay: Option<Overlay>,
     pub completion: Completion,
+    pub models: ModelsState,
     /// Those in force.
     pub keys: Keymap,
     pub looks: Looks,
@@ -126,6 +139,7 @@ impl State {
             columns: 80,
             rows: 24,
             conversation: Conversation::default(),
+            chats: Chats::default(),
             composer: Composer::default(),
             writing: Writing::default(),
             queue: Vec::new(),
@@ -140,6 +154,7 @@ impl State {
             refresh: None,
             overlay: None,
             completion: Completion::default(),
+            models: ModelsState::default(),
             keys: Keymap::default(),
             looks: Looks::new(Depth::Full),
             hint: None,
@@ -173,7 +188,9 @@ impl State {
     pub fn context(&self) -> Context {
         match self.overlay {
             Some(Overlay::List(_) | Overlay::Page(_)) => Context::List,
+            Some(Overlay::Chats(_)) => Context::Chats,
             Some(Overlay::Panel(_)) | None if self.completion.is_open() || self.writing.offers() => Context::List,
+            None if self.chats.selected.is_some() => Context::Message,
             Some(Overlay::Panel(_)) | None => Context::Compose,
         }
     }
@@ -209,6 +226,11 @@ impl State {
         layout
     }
 
+    /// What the conversation is called.
+    pub fn title(&self) -> Option<String> {
+        self.chats.tree.title().map(|title| one_line(&title)).or_else(|| self.conversation.title())
+    }
+
     /// Brings the wrapped lines up to date with the text and the size.
     pub fn lay_out(&mut self) -> Layout {
         let layout = self.layout();
@@ -219,10 +241,9 @@ impl State {
 
     /// What would be sent to answer what was typed.
     pub fn request(&self, typed: &Draft) -> ChatRequest {
-        let (message, lane) = command::message(typed);
-        let turns = self.conversation.messages().into_iter();
-        let request = self.settings.request(turns.chain([ChatMessage::new(Role::User, message.sent())]));
-        ChatRequest { lane: lane.unwrap_or(request.lane), ..request }
+        let Ask { turns, continues, lane } = self.chats.ask(&self.conversation, typed);
+        let request = self.settings.request(turns);
+        ChatRequest { lane: lane.unwrap_or(request.lane), continue_last: continues, ..request }
     }
 
     /// When `update` wants a `Tick`, if nothing else happens before.

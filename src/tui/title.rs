@@ -17,7 +17,7 @@ pub fn line(state: &State, skin: &Skin, columns: usize) -> Text {
     if let Some(snapshot) = state.snapshot() {
         left.push(skin.styled(skin.theme.strong, format!("  {}", snapshot.model)));
     }
-    if let Some(title) = state.conversation.title() {
+    if let Some(title) = state.title() {
         left.push(skin.dot());
         left.push(skin.dim(truncate(&title, 40, skin.glyphs.ellipsis)));
     }

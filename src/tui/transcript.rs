@@ -7,6 +7,7 @@ use ratatui::text::{Line, Span};
 use crate::engine::{EngineSnapshot, LaneState, Privacy};
 
 use super::answer::Phase;
+use super::chats::view as chats;
 use super::conversation::{AnswerHeader, Kind, Level, Row};
 use super::format;
 use super::layout::{Layout, Mode};
@@ -31,8 +32,15 @@ pub fn draw(state: &State, skin: &Skin, area: Rect, seconds_loading: u64, buffer
         let block = &state.conversation.blocks()[*number];
         let line = match (&block.kind, *row) {
             (_, Row::Gap) => continue,
-            (Kind::User, Row::Header) => Line::from(skin.styled(skin.theme.user, "You")),
-            (Kind::Answer(header), Row::Header) => header_line(state, header, skin, area.width.into()),
+            (Kind::User, Row::Header) => {
+                let mut spans = vec![skin.styled(skin.theme.user, "You")];
+                spans.extend(chats::place(state, block.message, skin));
+                Line::from(spans)
+            }
+            (Kind::Answer(header), Row::Header) => {
+                let place = chats::place(state, block.message, skin);
+                header_line(state, header, place, skin, area.width.into())
+            }
             (Kind::Answer(AnswerHeader { ending: Some((level, text)), .. }), Row::Ending(line)) => {
                 notice_line(*level, &text[line.start..line.end], line.start == 0, line.indent, skin)
             }
@@ -64,6 +72,9 @@ pub fn draw(state: &State, skin: &Skin, area: Rect, seconds_loading: u64, buffer
             (_, Row::Header | Row::Thinking | Row::Thought(_) | Row::Mark(..) | Row::Ending(_)) => continue,
         };
         buffer.set_line(area.x, y, &line, area.width);
+        if block.message.is_some() && block.message == state.chats.selected && area.x > 0 {
+            buffer.set_stringn(area.x - 1, y, skin.glyphs.vertical, 1, skin.theme.accent);
+        }
     }
 }
 
@@ -72,7 +83,7 @@ fn text_spans<'a>(row: TextRow<'a>, shown: &'a str, skin: &Skin) -> Vec<Span<'a>
 }
 
 /// `smollm2 · cpu` and, once measured, `41 ms · 128 tok/s`.
-fn header_line(state: &State, header: &AnswerHeader, skin: &Skin, columns: usize) -> Text {
+fn header_line(state: &State, header: &AnswerHeader, place: Vec<Span<'static>>, skin: &Skin, columns: usize) -> Text {
     let model = if header.model.is_empty() { "model" } else { &header.model };
     let mut left = vec![skin.styled(skin.theme.strong, model.to_string())];
     if let Some(lane) = header.lane {
@@ -81,6 +92,7 @@ fn header_line(state: &State, header: &AnswerHeader, skin: &Skin, columns: usize
     if header.emulated {
         left.extend([skin.dim(" "), skin.styled(skin.theme.warning, "emulated")]);
     }
+    left.extend(place);
     let mut right: Vec<Span<'static>> = Vec::new();
     if header.running {
         right.extend(progress(state, skin));

@@ -12,7 +12,7 @@ use super::layout::{Layout, Mode};
 use super::panels::{self, Panel};
 use super::skin::{Skin, Text, width};
 use super::state::{EngineState, Overlay, State};
-use super::{composer_view, picker_view, strip, title, transcript};
+use super::{chats, composer_view, picker_view, strip, title, transcript};
 
 pub fn draw(state: &mut State, skin: &Skin, now: Instant, frame: &mut Frame<'_>) {
     let area = frame.area();
@@ -33,6 +33,7 @@ pub fn draw(state: &mut State, skin: &Skin, now: Instant, frame: &mut Frame<'_>)
         Some(Overlay::Page(_)) => draw_page(state, skin, page_area(&layout), buffer),
         Some(Overlay::Panel(panel)) => draw_panel(state, skin, panel, &layout, seconds, buffer),
         Some(Overlay::List(_)) => draw_list(state, skin, &layout, seconds, buffer),
+        Some(Overlay::Chats(_)) => draw_chats(state, skin, &layout, seconds, buffer),
     }
     draw_palette(state, skin, &layout, buffer);
     composer_view::draw_queue(state, skin, layout.queue, buffer);
@@ -192,6 +193,13 @@ fn draw_list(state: &mut State, skin: &Skin, layout: &Layout, seconds: u64, buff
     let area = layout.text();
     let Some(Overlay::List(picker)) = &state.overlay else { return };
     let lines = picker_view::lines(picker, skin, area.width.into(), area.height.into());
+    draw_above(state, skin, None, &lines, layout, seconds, buffer);
+}
+
+fn draw_chats(state: &mut State, skin: &Skin, layout: &Layout, seconds: u64, buffer: &mut Buffer) {
+    let area = layout.text();
+    let Some(Overlay::Chats(list)) = &state.overlay else { return };
+    let lines = chats::view::lines(list, skin, area.width.into(), area.height.into());
     draw_above(state, skin, None, &lines, layout, seconds, buffer);
 }
 

@@ -9,6 +9,8 @@ mod bench;
 #[cfg(unix)]
 mod chat;
 #[cfg(unix)]
+mod chats;
+#[cfg(unix)]
 mod cost;
 #[path = "../support/json_schema.rs"]
 mod json_schema;

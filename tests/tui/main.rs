@@ -103,6 +103,59 @@ fn an_answer_comes_and_quitting_leaves_a_clean_terminal() {
 }
 
 #[test]
+fn a_model_is_chosen_from_the_palette_while_the_chat_goes_on() {
+    let mut chat = Chat::start("demo", 80, 24);
+    chat.wait_for("Ask something");
+    chat.send("/mod");
+    chat.wait_for("choose another model");
+    chat.send("\r");
+    chat.wait_for("other-model");
+    chat.send("other\r");
+    chat.wait_for("other-model answers from now on.");
+    chat.send("What is the capital of France?\r");
+    chat.wait_for("other-model · cpu");
+    chat.wait_for("Paris");
+    // One for which the old engine was given up, and which is broken then.
+    chat.send("/model broken-model\r");
+    chat.wait_for("broken-model cannot answer: its graph is torn");
+    chat.wait_for("smollm2-135m goes on.");
+    chat.send("\x04");
+    assert_eq!(chat.exit_code(), 0);
+    chat.assert_restored();
+}
+
+#[test]
+fn keys_are_those_of_the_settings_and_the_help_says_so() {
+    let mut command = CommandBuilder::new(std::env::current_exe().unwrap());
+    command.args(CHILD);
+    command.env(scripted::KEYS, "send = 'ctrl-x'\nnew-line = ['enter', 'alt-enter']\nhelp = 'f5'");
+    let mut chat = Chat::spawn(command, "demo", 80, 24);
+    chat.wait_for("Ctrl-X send");
+    chat.send("What is the capital\rof France?");
+    chat.wait_for("of France?");
+    chat.send("\x18");
+    chat.wait_for("Paris");
+    chat.send("\x1b[15~send the");
+    chat.wait_for("Ctrl-X             send the message");
+    chat.send("\x1b");
+    chat.wait_for("Paris");
+    chat.send("/log\x18");
+    chat.wait_for("log ›");
+    chat.send("\x03\x03");
+    assert_eq!(chat.exit_code(), 0);
+}
+
+#[test]
+fn wrong_keys_are_told_before_the_screen_opens() {
+    let mut command = CommandBuilder::new(std::env::current_exe().unwrap());
+    command.args(CHILD);
+    command.env(scripted::KEYS, "sned = 'ctrl-x'");
+    let mut chat = Chat::spawn(command, "demo", 80, 24);
+    chat.wait_for("names 'sned', which is no action; did you mean 'send'?");
+    assert_eq!(chat.exit_code(), 1);
+}
+
+#[test]
 fn signals_restore_the_terminal_and_are_told_apart() {
     for (signal, status) in
         [(rustix::process::Signal::TERM, 143), (rustix::process::Signal::HUP, 129), (rustix::process::Signal::INT, 130)]

@@ -9,12 +9,14 @@ use ortalk::engine::*;
 use ortalk::telemetry::Reading;
 use ortalk::telemetry::device::DeviceSample;
 use ortalk::telemetry::device::npu::{LoadOf, NpuLoad, NpuSample};
-use ortalk::tui::{Backend, TuiOptions};
+use ortalk::tui::{Backend, ModelEntry, Models, OpenedModel, RefusedModel, TuiOptions};
 use tokio::sync::mpsc::UnboundedSender;
 
 pub const SCENARIO: &str = "ORTALK_TUI_SCENARIO";
 pub const HISTORY: &str = "ORTALK_TUI_HISTORY";
 pub const LOG: &str = "ORTALK_TUI_LOG";
+/// The table `[keys]` of the settings.
+pub const KEYS: &str = "ORTALK_TUI_KEYS";
 
 const ANSWER: &str = "The capital of France is Paris. Three things made it so:\n\n 1. the river crossing at the Île de la \
     Cité, where the road from the south met the boats of the Seine,\n 2. the court that settled there,\n 3. the roads and \
@@ -31,26 +33,21 @@ pub fn run(scenario: &str) {
         Ok(Arc::new(Scripted { scenario: name, ran: AtomicBool::new(false), broke: Arc::default() })
             as Arc<dyn Backend>)
     });
+    let keys = std::env::var(KEYS).map(|keys| toml::from_str(&keys).unwrap()).unwrap_or_default();
     let options = TuiOptions {
         load,
+        models: Some(Arc::new(TwoModels)),
         server: None,
         sample: (scenario != "quiet").then(|| Box::new(sample) as ortalk::tui::Sample),
         books: None,
-        answers: AnswerSettings {
-            system: None,
-            sampling: Sampling::GREEDY,
-            max_tokens: 512,
-            thinking: None,
-            policy: Policy::Auto,
-            lane: None,
-            allow_remote: false,
-        },
+        answers: answers(),
         editing: if scenario == "vim" { Editing::Vim } else { Editing::Emacs },
         history: std::env::var_os(HISTORY).map(Into::into),
         theme: std::env::var("ORTALK_TUI_THEME").ok(),
-        keys: Default::default(),
+        keys,
         themes: std::env::temp_dir().join("no-such-folder"),
         screen: ScreenSettings::default(),
+        chats: None,
         log_file: std::env::var_os(LOG).map_or_else(|| std::env::temp_dir().join("ortalk-test.log"), Into::into),
     };
     match ortalk::tui::run(options) {
@@ -59,6 +56,43 @@ pub fn run(scenario: &str) {
             eprintln!("{error}");
             std::process::exit(1);
         }
+    }
+}
+
+/// One beside the one that answers; what else is asked for fails, after it has cost the old one its place.
+struct TwoModels;
+
+impl Models for TwoModels {
+    fn list(&self) -> Result<Vec<ModelEntry>, String> {
+        let entry = |name: &str, is_open| ModelEntry { name: name.into(), about: "scripted".into(), is_open };
+        Ok(vec![entry("smollm2-135m", true), entry("other-model", false), entry("broken-model", false)])
+    }
+
+    fn open(&self, name: &str, release: &dyn Fn()) -> Result<OpenedModel, RefusedModel> {
+        std::thread::sleep(Duration::from_millis(300));
+        let backend = |scenario: &str| -> Arc<dyn Backend> {
+            Arc::new(Scripted { scenario: scenario.into(), ran: AtomicBool::new(false), broke: Arc::default() })
+        };
+        if name == "other-model" {
+            return Ok(OpenedModel { backend: backend(OTHER), answers: answers() });
+        }
+        release();
+        Err(RefusedModel { error: "its graph is torn".into(), instead: Some(backend("demo")) })
+    }
+}
+
+/// The scenario in which the engine has another model.
+const OTHER: &str = "other-model";
+
+fn answers() -> AnswerSettings {
+    AnswerSettings {
+        system: None,
+        sampling: Sampling::GREEDY,
+        max_tokens: 512,
+        thinking: None,
+        policy: Policy::Auto,
+        lane: None,
+        allow_remote: false,
     }
 }
 
@@ -128,7 +162,7 @@ impl Backend for Scripted {
     fn snapshot(&self) -> EngineSnapshot {
         assert!(self.scenario != "panic" || !self.ran.load(Ordering::SeqCst), "scripted panic");
         EngineSnapshot {
-            model: "smollm2-135m".into(),
+            model: if self.scenario == OTHER { OTHER } else { "smollm2-135m" }.into(),
             architecture: "llama".into(),
             weight_bytes: 269_060_552,
             thinking: ThinkingChoice::Never,

@@ -9,7 +9,7 @@ use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use super::other;
 use crate::engine::{
     ChatRequest, EngineSnapshot, FinishReason, Finished, GenerationEvent, GenerationStream, LaneState, Policy,
-    RoutingDecision, Usage,
+    RoutingDecision, Sampling, Usage,
 };
 use crate::remote::{ChatBody, ChatStream, Client, RemoteError};
 use crate::tui::Backend;
@@ -25,6 +25,8 @@ const FIRST_PATIENCE: Duration = Duration::from_secs(20);
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Asked {
     pub model: Option<String>,
+    /// The numbers of the chat's first request. What differs from them later was said in the chat.
+    pub first: Option<(Sampling, usize)>,
     pub temperature: Option<f32>,
     pub top_p: Option<f32>,
     pub seed: Option<u64>,
@@ -70,6 +72,11 @@ impl ServerBackend {
         let model = asked.model.clone().unwrap_or_else(|| snapshot.model.clone());
         let (snapshot, looked) = (Mutex::new(snapshot), Mutex::new(Instant::now()));
         Ok(Self { server: Arc::new(Server { kind, answers, looks, asked, model, snapshot, looked }) })
+    }
+
+    /// The model that is asked for.
+    pub fn model(&self) -> &str {
+        &self.server.model
     }
 }
 
@@ -164,11 +171,13 @@ impl Server {
             .map(|message| json!({"role": message.role.name(), "content": message.content}))
             .collect();
         let decimal = |value: Option<f32>| value.and_then(|value| value.to_string().parse::<f64>().ok());
+        let (asked, sampling) = (&self.asked, &request.sampling);
+        let (first, max_tokens) = asked.first.clone().unwrap_or((sampling.clone(), request.max_tokens));
         let body = ChatBody::new(&self.model, messages)
-            .with("max_tokens", self.asked.max_tokens)
-            .with("temperature", decimal(self.asked.temperature))
-            .with("top_p", decimal(self.asked.top_p))
-            .with("seed", self.asked.seed);
+            .with("max_tokens", said(request.max_tokens, max_tokens, asked.max_tokens))
+            .with("temperature", decimal(said(sampling.temperature, first.temperature, asked.temperature)))
+            .with("top_p", decimal(said(sampling.top_p, first.top_p, asked.top_p)))
+            .with("seed", said(sampling.seed, first.seed, None).unwrap_or(asked.seed));
         match self.kind {
             Kind::Other => body,
             Kind::Ortalk => {
@@ -185,6 +194,11 @@ impl Server {
             }
         }
     }
+}
+
+/// What is sent: what was said in the chat, else before it.
+fn said<T: PartialEq>(now: T, first: T, before: Option<T>) -> Option<T> {
+    if now == first { before } else { Some(now) }
 }
 
 /// Passes on what the engine behind the server reports, and returns its last word.

@@ -5,6 +5,7 @@
 
 mod backend;
 mod machine;
+mod models;
 mod other;
 
 use std::process::ExitCode;
@@ -12,9 +13,10 @@ use std::sync::Arc;
 
 use anyhow::{Context, bail};
 
-use self::backend::{Asked, ServerBackend};
-use super::session;
-use crate::cli::{ChatArgs, ConnectArgs};
+use self::backend::Asked;
+use self::models::ServerModels;
+use super::{chats, session};
+use crate::cli::{ChatArgs, ConnectArgs, KeepArgs};
 use crate::config::Settings;
 use crate::engine::Sampling;
 use crate::paths::Paths;
@@ -24,41 +26,43 @@ use crate::tui::{self, Backend, TuiOptions};
 /// The variable that is looked into where none is named; `ortalk serve` looks there, too.
 const KEY_VARIABLE: &str = "ORTALK_API_KEY";
 
-pub fn run(url: &str, connect: &ConnectArgs, args: &ChatArgs) -> anyhow::Result<ExitCode> {
+pub fn run(url: &str, connect: &ConnectArgs, keep: &KeepArgs, args: &ChatArgs) -> anyhow::Result<ExitCode> {
     tui::require_terminal()?;
     check(args)?;
     let endpoint = Endpoint::parse(url, key(connect.api_key_env.as_deref(), &|name| std::env::var(name).ok())?)
         .context("--connect is not right")?;
     let paths = Paths::discover()?;
     let settings = Settings::load(&paths.settings_file())?;
+    let chats = chats::options(keep, args, &settings, &paths)?;
     let answers = session::answer_settings(args, &settings, &Sampling::default())?;
     let asked = Asked {
+        first: Some((answers.sampling.clone(), answers.max_tokens)),
         model: args.model.as_ref().map(|model| model.to_string_lossy().into_owned()),
         temperature: args.temperature.or(settings.temperature),
         top_p: args.top_p.or(settings.top_p),
         seed: args.seed,
         max_tokens: args.max_tokens.map(|tokens| tokens as usize),
     };
-    let client = |endpoint: &Endpoint| Client::new(endpoint.clone(), Timeouts::default());
-    let mut machine = machine::Machine::new(client(&endpoint));
+    let mut machine = machine::Machine::new(Client::new(endpoint.clone(), Timeouts::default()));
+    let host = endpoint.host().to_owned();
+    let models = Arc::new(ServerModels::new(endpoint, asked, answers.clone()));
+    let first = models.clone();
     let exit = tui::run(TuiOptions {
         answers,
-        server: Some(endpoint.host().to_owned()),
+        server: Some(host),
         theme: settings.theme.clone(),
         editing: settings.editing,
-        history: settings.history.unwrap_or(true).then(|| paths.history_file()),
+        history: (chats.saves && settings.history.unwrap_or(true)).then(|| paths.history_file()),
         keys: settings.keys.clone(),
         themes: paths.themes(),
         screen: settings.screen,
+        chats: Some(chats),
         log_file: paths.log_file(),
         // The server's own ledger has these answers.
         books: None,
         sample: Some(Box::new(move || machine.sample())),
-        load: Box::new(move || {
-            let backend = ServerBackend::connect(client(&endpoint), client(&endpoint), asked)
-                .map_err(|error| error.to_string())?;
-            Ok(Arc::new(backend) as Arc<dyn Backend>)
-        }),
+        models: Some(models),
+        load: Box::new(move || Ok(Arc::new(first.first()?) as Arc<dyn Backend>)),
     })?;
     Ok(ExitCode::from(exit.code()))
 }

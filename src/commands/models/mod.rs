@@ -1,7 +1,7 @@
 //! `ortalk models`: lists the models on this machine and those of the catalogue, shows one, removes one, and removes what is
 //! of no more use. Nothing outside ortalk's cache and the Hub's is touched.
 
-mod list;
+pub mod list;
 
 use std::io::{BufRead, IsTerminal};
 use std::path::Path;

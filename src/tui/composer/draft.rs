@@ -78,6 +78,14 @@ impl Unit {
 }
 
 impl Draft {
+    /// A text that was sent before, to be sent again to the letter.
+    pub fn verbatim(sent: &str) -> Self {
+        let inset = Arc::new(Inset { id: 0, file: None, content: sent.to_owned() });
+        let mut draft = Self::default();
+        draft.insert_unit(0, inset, &sanitize::sanitize(sent));
+        draft
+    }
+
     /// As it is shown.
     pub fn text(&self) -> &str {
         &self.text
@@ -344,6 +352,13 @@ mod tests {
         let mut long = Draft::default();
         long.insert_unit(0, paste(1, &"x".repeat(LONGEST_REMEMBERED)), "[P]");
         assert_eq!(long.remembered(), None);
+    }
+
+    #[test]
+    fn what_was_sent_is_sent_again_to_the_letter() {
+        let sent = "a.rs:\n\tlet x;\x1b\r\n";
+        let draft = Draft::verbatim(sent);
+        assert_eq!((draft.text(), draft.sent()), ("a.rs:\n    let x;^[\n", sent.to_owned()));
     }
 
     #[test]

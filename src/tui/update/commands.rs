@@ -12,9 +12,9 @@ use super::super::keys::{Action, Context};
 use super::super::page::Page;
 use super::super::state::{Overlay, State};
 use super::super::text;
-use super::looks;
+use super::chats;
 use super::send::cancel;
-use super::settings;
+use super::{looks, models, settings};
 
 pub(super) fn run_command(state: &mut State, now: Instant, effects: &mut Vec<Effect>) {
     let typed = state.composer.text().to_string();
@@ -33,6 +33,7 @@ pub(super) fn run_command(state: &mut State, now: Instant, effects: &mut Vec<Eff
             if state.busy() {
                 cancel(state, now, effects);
             }
+            chats::close(state, effects);
             state.conversation.clear();
             state.queue.clear();
             consent::forget(state);
@@ -53,6 +54,12 @@ pub(super) fn run_command(state: &mut State, now: Instant, effects: &mut Vec<Eff
                 (None, true) => "thinks before it answers from now on".to_string(),
                 (None, false) => "answers without thinking from now on".to_string(),
             });
+        }
+        Typed::Chats(command) => chats::command(state, command, now, effects),
+        Typed::Model(name) => {
+            let name = name.to_owned();
+            state.composer.take();
+            models::model(state, &name, effects);
         }
         Typed::Theme(name) => {
             let name = name.to_owned();

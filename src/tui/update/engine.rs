@@ -8,21 +8,14 @@ use super::super::consent;
 use super::super::conversation::{Block, Kind, Level};
 use super::super::event::{Effect, Event};
 use super::super::state::{EngineState, REFRESH_PERIOD, State};
+use super::chats;
 use super::send::{return_queue, submit};
 use super::writing;
 
 pub fn on_event(state: &mut State, event: Event, now: Instant, effects: &mut Vec<Effect>) {
     state.dirty = true;
     match event {
-        Event::EngineLoaded(snapshot) => {
-            state.refresh = next_refresh(&snapshot, now);
-            let objection = state.settings.thinking.and_then(|wish| snapshot.thinking.objection(wish));
-            state.hint = objection.map(str::to_string).or(state.hint.take());
-            state.engine = EngineState::Ready(snapshot);
-            state.preview.due = Some(now);
-            writing::count_anew(state, effects);
-            send_next(state, now, effects);
-        }
+        Event::EngineLoaded(snapshot) => ready(state, snapshot, now, effects),
         Event::EngineFailed(error) => {
             state.conversation.add(Kind::Notice(Level::Error), &format!("The engine could not start.\n{error}"));
             let log = format!("What the libraries reported is in {}", state.log_file.display());
@@ -47,7 +40,8 @@ pub fn on_event(state: &mut State, event: Event, now: Instant, effects: &mut Vec
         Event::Generation(event) => on_generation(state, event, now, effects),
         Event::GenerationLost => {
             if state.busy() {
-                close_answer(state, Some((Level::Error, "error: the lane ended without a word".to_string())));
+                let ending = (Level::Error, "error: the lane ended without a word".to_string());
+                close_answer(state, "error", Some(ending), effects);
                 after_answer(state, false, now, effects);
             }
         }
@@ -73,6 +67,19 @@ pub fn on_event(state: &mut State, event: Event, now: Instant, effects: &mut Vec
     }
 }
 
+/// An engine can answer; what waited for it is sent.
+pub fn ready(state: &mut State, snapshot: EngineSnapshot, now: Instant, effects: &mut Vec<Effect>) {
+    state.refresh = next_refresh(&snapshot, now);
+    let objection = state.settings.thinking.and_then(|wish| snapshot.thinking.objection(wish));
+    state.hint = objection.map(str::to_string).or(state.hint.take());
+    state.engine = EngineState::Ready(snapshot);
+    state.preview.due = Some(now);
+    writing::count_anew(state, effects);
+    if !state.busy() {
+        send_next(state, now, effects);
+    }
+}
+
 /// When to look again: a lane that loads says nothing when it is ready.
 fn next_refresh(snapshot: &EngineSnapshot, now: Instant) -> Option<Instant> {
     let loading = snapshot.lanes.iter().any(|lane| matches!(lane.state, LaneState::Loading { .. }));
@@ -89,6 +96,7 @@ fn on_generation(state: &mut State, event: GenerationEvent, now: Instant, effect
                 header.lane = Some(decision.lane);
                 header.emulated = decision.emulated;
             }
+            chats::on_lane(state, decision.lane, decision.emulated, None, effects);
             // A lane that failed is opened again for whoever names it.
             let lanes = state.snapshot().map(|snapshot| snapshot.lanes.as_slice()).unwrap_or_default();
             if !lanes.iter().any(|lane| lane.id == decision.lane && lane.state == LaneState::Ready) {
@@ -112,25 +120,29 @@ fn on_generation(state: &mut State, event: GenerationEvent, now: Instant, effect
             }
             state.conversation.think(block, &token.thinking);
             state.conversation.append(block, &token.text);
+            chats::said(state, &token.text, &token.thinking, effects);
         }
         GenerationEvent::TrailingText { thinking, text, .. } => {
             state.conversation.think(block, &thinking);
             state.conversation.append(block, &text);
+            chats::said(state, &text, &thinking, effects);
         }
         GenerationEvent::LaneChanged(change) => {
             if let Some(header) = state.conversation.header_mut(block) {
                 header.lane = Some(change.to);
                 header.emulated = change.emulated;
             }
-            let LaneChange { from, to, after_tokens, reason, .. } = change;
+            let LaneChange { from, to, after_tokens, emulated, reason, .. } = change;
             let tokens = if after_tokens == 1 { "token" } else { "tokens" };
             let reason = super::super::text::sanitize::one_line(&reason);
-            state.conversation.add_mark(block, format!("{from} to {to} after {after_tokens} {tokens}: {reason}"));
+            let mark = format!("{from} to {to} after {after_tokens} {tokens}: {reason}");
+            state.conversation.add_mark(block, mark.clone());
+            chats::on_lane(state, to, emulated, Some(mark), effects);
             effects.push(Effect::RefreshSnapshot);
         }
         GenerationEvent::Finished(finished) => {
             let failed = matches!(finished.reason, FinishReason::Error(_));
-            close_answer(state, ending(&finished.reason, finished.usage));
+            close_answer(state, finished.reason.name(), ending(&finished.reason, finished.usage), effects);
             after_answer(state, !failed, now, effects);
         }
     }
@@ -159,7 +171,7 @@ fn ending(reason: &FinishReason, usage: Usage) -> Option<(Level, String)> {
 }
 
 /// Marks the running answer as over and writes its measured numbers into its header.
-pub fn close_answer(state: &mut State, ending: Option<(Level, String)>) {
+pub fn close_answer(state: &mut State, finish: &str, ending: Option<(Level, String)>, effects: &mut Vec<Effect>) {
     let Some(answer) = state.answer.as_mut() else { return };
     answer.over = true;
     let speed = answer.tokens_per_second();
@@ -175,6 +187,7 @@ pub fn close_answer(state: &mut State, ending: Option<(Level, String)>) {
         header.tokens_per_second = speed;
         header.ending = ending;
     }
+    chats::ended(state, finish, effects);
 }
 
 fn after_answer(state: &mut State, go_on: bool, now: Instant, effects: &mut Vec<Effect>) {

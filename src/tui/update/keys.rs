@@ -9,14 +9,13 @@ use super::super::consent::{self, Gate};
 use super::super::conversation::Conversation;
 use super::super::event::{Effect, Exit, SuspendedBy};
 use super::super::keymap::Meaning;
-use super::super::keys::Action;
+use super::super::keys::{Action, Context};
 use super::super::layout::Mode;
 use super::super::panels;
 use super::super::state::{Overlay, QUIT_WINDOW, State};
 use super::completion;
-use super::list;
 use super::send::{cancel, return_queue, send, typed};
-use super::writing;
+use super::{chats, list, writing};
 
 pub(super) fn on_key(state: &mut State, key: KeyEvent, now: Instant, effects: &mut Vec<Effect>) {
     state.dirty = true;
@@ -28,6 +27,9 @@ pub(super) fn on_key(state: &mut State, key: KeyEvent, now: Instant, effects: &m
     let revision = state.composer.revision();
     match meaning {
         Meaning::Type(c) if state.gate == Gate::Asking => consent::answer(state, c, now, effects),
+        Meaning::Type(c) if state.context() == Context::Chats => {
+            chats::type_into_list(state, c.encode_utf8(&mut [0; 4]), effects);
+        }
         Meaning::Type(c) => {
             if !list::filter(state, c.encode_utf8(&mut [0; 4])) {
                 type_letter(state, c, now, effects);
@@ -62,6 +64,7 @@ fn type_letter(state: &mut State, letter: char, now: Instant, effects: &mut Vec<
 pub(super) fn act(state: &mut State, action: Action, now: Instant, effects: &mut Vec<Effect>) {
     let taken = completion::act(state, action, now, effects)
         || list::act(state, action, now, effects)
+        || chats::act(state, action, now, effects)
         || writing::act(state, action, now, effects);
     if taken {
         return;
@@ -84,7 +87,26 @@ pub(super) fn act(state: &mut State, action: Action, now: Instant, effects: &mut
                 }
             }
         }
-        Action::Interrupt | Action::Choose | Action::Complete => {}
+        Action::Interrupt
+        | Action::Choose
+        | Action::Complete
+        | Action::OpenChats
+        | Action::RenameChat
+        | Action::DeleteChat
+        | Action::SelectPrevious
+        | Action::SelectNext
+        | Action::MessageUp
+        | Action::MessageDown
+        | Action::CopyMessage
+        | Action::EditMessage
+        | Action::AnswerAgain
+        | Action::GoOn
+        | Action::Branch
+        | Action::DeleteMessage
+        | Action::UndoDelete
+        | Action::PreviousVersion
+        | Action::NextVersion
+        | Action::LeaveMessage => {}
         Action::DeleteOrQuit if state.composer.is_empty() => effects.push(Effect::Quit(Exit::Quit)),
         Action::DeleteOrQuit => {
             state.composer.delete(Motion::Right, false);
@@ -177,6 +199,8 @@ pub(super) fn interrupt(state: &mut State, armed: Option<Instant>, now: Instant,
         return;
     }
     state.overlay = None;
+    state.chats.selected = None;
+    state.chats.redo = None;
     if state.busy() {
         cancel(state, now, effects);
     } else if !state.composer.is_empty() || !state.queue.is_empty() {

@@ -2,14 +2,17 @@
 //!
 //! Keys are in `keys`, commands in `commands`, the way of a message in `send`, what the engine reports in `engine`,
 //! lists to choose from and pages to read in `list`, the palette of commands in `completion`, what is said of the answers
-//! that follow in `settings`, themes in `looks`, what comes around the composer in `writing`.
+//! that follow in `settings`, themes in `looks`, another model in `models`, what is said and kept as a tree in `chats`, what
+//! comes around the composer in `writing`.
 
+mod chats;
 mod commands;
 mod completion;
 mod engine;
 mod keys;
 mod list;
 mod looks;
+mod models;
 mod send;
 mod settings;
 mod writing;
@@ -18,6 +21,7 @@ use std::time::Instant;
 
 use super::completion::Completion;
 use super::event::{Effect, Event, Exit, Signal, SuspendedBy};
+use super::keys::Context;
 use super::state::{EngineState, QUIT_WINDOW, State};
 
 pub use send::{return_queue, submit_now};
@@ -27,8 +31,13 @@ pub fn update(state: &mut State, event: Event, now: Instant) -> Vec<Effect> {
     state.now = now;
     match event {
         Event::Key(key) => keys::on_key(state, key, now, &mut effects),
+        Event::Paste(text) if state.context() == Context::Chats => {
+            chats::type_into_list(state, &text, &mut effects);
+            state.dirty = true;
+        }
         Event::Paste(text) => {
             if !list::filter(state, &text) {
+                state.chats.selected = None;
                 state.overlay = None;
                 state.completion = Completion::default();
                 writing::paste(state, &text, now, &mut effects);
@@ -43,6 +52,10 @@ pub fn update(state: &mut State, event: Event, now: Instant) -> Vec<Effect> {
         Event::Signal(Signal::Stop) => effects.push(Effect::Suspend { by: SuspendedBy::Signal }),
         Event::Signal(Signal::Continue) => effects.push(Effect::Repaint),
         Event::InputLost => effects.push(Effect::Quit(Exit::TerminalLost)),
+        Event::Chats(news) => chats::on_news(state, news, now, &mut effects),
+        Event::ModelsListed(_) | Event::EngineReleased | Event::ModelOpened(..) | Event::ModelRefused(_) => {
+            models::on_event(state, event, now, &mut effects);
+        }
         Event::LogRead(result) => list::show_log(state, result),
         Event::Tick => on_tick(state, now, &mut effects),
         Event::Counted { .. }
@@ -82,6 +95,9 @@ fn on_tick(state: &mut State, now: Instant, effects: &mut Vec<Effect>) {
         send::ask_router(state, effects);
     }
 }
+
+#[cfg(test)]
+mod chats_tests;
 
 #[cfg(test)]
 mod tests;

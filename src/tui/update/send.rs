@@ -8,10 +8,11 @@ use super::super::answer::Answer;
 use super::super::command::{self, Typed};
 use super::super::composer::Draft;
 use super::super::consent::{self, Gate};
-use super::super::conversation::{AnswerHeader, Kind, Level};
+use super::super::conversation::Level;
 use super::super::event::Effect;
 use super::super::state::{EngineState, PREVIEW_DELAY, State};
 use super::super::writing::Writing;
+use super::chats;
 use super::commands::run_command;
 use super::engine;
 use super::writing;
@@ -62,6 +63,10 @@ pub(super) fn send(state: &mut State, now: Instant, effects: &mut Vec<Effect>) {
     if state.gate == Gate::Asking {
         return;
     }
+    if let Some(reason) = chats::objection(state) {
+        state.hint = Some(reason.to_owned());
+        return;
+    }
     if writing::waits_for_files(state, effects) {
         return;
     }
@@ -88,9 +93,7 @@ pub fn submit_now(state: &mut State, typed: &Draft, now: Instant, effects: &mut 
     let request = state.request(typed);
     let model = state.snapshot().map(|snapshot| snapshot.model.clone()).unwrap_or_default();
     let (message, _) = command::message(typed);
-    state.conversation.ask(message.text(), message.sent());
-    let header = AnswerHeader { model, running: true, ..AnswerHeader::default() };
-    let block = state.conversation.add(Kind::Answer(header), "");
+    let block = chats::begin(state, &message, model, effects);
     state.answer = Some(Answer::new(block, now));
     state.bill = None;
     effects.push(Effect::Submit(request));
@@ -99,7 +102,7 @@ pub fn submit_now(state: &mut State, typed: &Draft, now: Instant, effects: &mut 
 /// Ends the running answer and keeps what it has said.
 pub(super) fn cancel(state: &mut State, now: Instant, effects: &mut Vec<Effect>) {
     effects.push(Effect::CancelGeneration);
-    engine::close_answer(state, Some((Level::Warning, "cancelled".to_string())));
+    engine::close_answer(state, "cancelled", Some((Level::Warning, "cancelled".to_string())), effects);
     return_queue(state, now);
     effects.push(Effect::RefreshSnapshot);
 }
@@ -107,6 +110,7 @@ pub(super) fn cancel(state: &mut State, now: Instant, effects: &mut Vec<Effect>)
 /// Gives messages that were not sent back to the composer: after a cancel nobody may want them any more.
 pub fn return_queue(state: &mut State, now: Instant) {
     state.gate = Gate::Open;
+    chats::take_back(state);
     if state.queue.is_empty() {
         return;
     }

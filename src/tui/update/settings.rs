@@ -76,6 +76,10 @@ pub fn set_parameter(state: &mut State, name: &str, value: &str) {
         });
         return;
     };
+    if state.server.is_some() && !parameter.is_of_openai() {
+        state.hint = Some(format!("over --connect the server decides {}", parameter.name()));
+        return;
+    }
     let result = match value {
         "" => {
             let (name, now) = (parameter.name(), parameter.value(&state.settings));

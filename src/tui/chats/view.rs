@@ -1,0 +1,203 @@
+//! Draws the list of conversations, and what of a message's place in the tree shows.
+
+use ratatui::text::{Line, Span};
+
+use super::super::glyphs::Glyphs;
+use super::super::keys::{Action, Context};
+use super::super::skin::{Skin, Text, pad_right, width};
+use super::super::state::{Overlay, State};
+use super::super::text::sanitize::one_line;
+use super::super::text::{self, truncate};
+use super::{ChatList, Mode, Redo, Row};
+
+/// `‹ 2/3 ›` behind who speaks, where other messages stand in the same place.
+pub fn place(state: &State, message: Option<u32>, skin: &Skin) -> Vec<Span<'static>> {
+    let Some((id, (at, of))) = message.and_then(|id| Some((id, state.chats.place(id)?))) else { return Vec::new() };
+    let Glyphs { previous, next, .. } = skin.glyphs;
+    let style = if state.chats.selected == Some(id) { skin.theme.accent } else { skin.theme.dim };
+    vec![skin.styled(style, format!("  {previous} {at}/{of} {next}"))]
+}
+
+/// The keys of the open list or of the message that is selected, or what the next message will do.
+pub fn footer(state: &State, skin: &Skin, columns: usize) -> Option<Text> {
+    if let Some(Overlay::Chats(list)) = &state.overlay {
+        let gone = list.chosen().is_some_and(|row| list.gone.contains(&row.found.id));
+        let actions = match list.mode {
+            Mode::Search => vec![
+                (Action::Send, "open"),
+                (Action::RenameChat, "rename"),
+                (Action::DeleteChat, if gone { "undelete" } else { "delete" }),
+                (Action::Escape, "back"),
+            ],
+            Mode::Rename { .. } => vec![(Action::Send, "rename"), (Action::Escape, "leave it")],
+        };
+        return Some(keys(state, Context::Chats, actions, skin, columns));
+    }
+    if let Some(id) = state.chats.selected {
+        let is_answer = state.chats.tree.message(id).is_some_and(|message| message.answer.is_some());
+        let has_versions = state.chats.place(id).is_some();
+        let actions = [
+            (Action::CopyMessage, "copy", true),
+            (Action::EditMessage, "edit", !is_answer),
+            (Action::AnswerAgain, "again", true),
+            (Action::GoOn, "more", is_answer),
+            (Action::Branch, "branch", true),
+            (Action::DeleteMessage, "delete", true),
+            (Action::PreviousVersion, "version before", has_versions),
+            (Action::NextVersion, "next", has_versions),
+            (Action::Escape, "back", true),
+        ];
+        let actions = actions.into_iter().filter(|(_, _, counts)| *counts).map(|(action, what, _)| (action, what));
+        return Some(keys(state, Context::Message, actions, skin, columns));
+    }
+    match state.chats.redo {
+        Some(Redo::Edit(_)) => {
+            let line = Line::from(vec![
+                skin.styled(skin.theme.accent, "   editing"),
+                skin.dim(": Enter sends it in place of the old one, which is kept; Esc leaves it"),
+            ]);
+            Some(skin.fit(line, columns))
+        }
+        _ => None,
+    }
+}
+
+/// The list: what is looked for, then as many conversations as there is room for.
+pub fn lines(list: &ChatList, skin: &Skin, columns: usize, rows: usize) -> Vec<Text> {
+    let all = list.rows();
+    let title = match list.mode {
+        Mode::Search => "conversations",
+        Mode::Rename { .. } => "new name",
+    };
+    let input = Line::from(vec![
+        skin.styled(skin.theme.strong, title),
+        skin.plain(" "),
+        skin.styled(skin.theme.accent, skin.glyphs.prompt),
+        skin.plain(format!(" {}", list.input())),
+        skin.styled(skin.theme.accent, skin.glyphs.caret),
+    ]);
+    let count = match &list.rows {
+        None => "looking".to_owned(),
+        Some(Err(_)) => String::new(),
+        Some(Ok(rows)) => format!("{} of {}", if rows.is_empty() { 0 } else { list.chosen + 1 }, rows.len()),
+    };
+    let mut lines = vec![skin.spread(input, Line::from(skin.dim(count)), columns)];
+    if let Some(Err(error)) = &list.rows {
+        lines.push(skin.fit(Line::from(skin.styled(skin.theme.error, one_line(error))), columns));
+    }
+    if list.rows.as_ref().is_some_and(|rows| rows.as_ref().is_ok_and(Vec::is_empty)) {
+        let text = match list.words.is_empty() {
+            true => "No conversation is kept yet.",
+            false => "Nobody said that.",
+        };
+        lines.push(skin.fit(Line::from(skin.dim(text)), columns));
+    }
+    let room = rows.saturating_sub(lines.len());
+    let heights: Vec<usize> = all.iter().map(|row| 1 + usize::from(row.found.snippet.is_some())).collect();
+    let first = first_shown(&heights, list.chosen, room);
+    let when = all.iter().map(|row| row.when.len()).max().unwrap_or(0);
+    for (index, row) in all.iter().enumerate().skip(first) {
+        let row = self::row(row, index == list.chosen, list, skin, columns, when);
+        if lines.len() + row.len() > rows {
+            // The chosen one is shown as far as it goes.
+            if index == list.chosen {
+                lines.extend(row.into_iter().take(rows.saturating_sub(lines.len())));
+            }
+            break;
+        }
+        lines.extend(row);
+    }
+    lines
+}
+
+/// The first row in view, so that the chosen one is in it, too.
+fn first_shown(heights: &[usize], chosen: usize, room: usize) -> usize {
+    let mut used = 0;
+    let mut first = chosen;
+    for at in (0..=chosen.min(heights.len().saturating_sub(1))).rev() {
+        used += heights.get(at).copied().unwrap_or(0);
+        if used > room {
+            break;
+        }
+        first = at;
+    }
+    first
+}
+
+/// As many keys, as they are bound, as there is room for.
+fn keys(
+    state: &State,
+    context: Context,
+    actions: impl IntoIterator<Item = (Action, &'static str)>,
+    skin: &Skin,
+    columns: usize,
+) -> Text {
+    let mut line = Line::from(skin.plain(" "));
+    for (action, what) in actions {
+        let bound = |context| state.keys.key(context, action);
+        let Some(key) = bound(context).or_else(|| bound(Context::Compose)) else { continue };
+        if width(&line) + text::width(&key) + what.len() + 3 <= columns {
+            line.spans.extend([skin.plain(format!("  {key}")), skin.dim(format!(" {what}"))]);
+        }
+    }
+    line
+}
+
+fn row(row: &Row, chosen: bool, list: &ChatList, skin: &Skin, columns: usize, when: usize) -> Vec<Text> {
+    let Row { found, when: moment } = row;
+    let gone = list.gone.contains(&found.id);
+    let style = match (gone, chosen) {
+        (true, _) => skin.theme.dim,
+        (false, true) => skin.theme.strong,
+        (false, false) => skin.theme.text,
+    };
+    let sign = if chosen { skin.glyphs.prompt } else { " " };
+    let left = Line::from(vec![
+        skin.styled(skin.theme.accent, sign),
+        skin.styled(style, format!(" {}", one_line(&found.title))),
+    ]);
+    let mut right = Vec::new();
+    if gone {
+        right.push(skin.styled(skin.theme.warning, "deleted"));
+    } else {
+        if columns >= 60 {
+            let messages = if found.messages == 1 { "message " } else { "messages" };
+            right.push(skin.dim(format!("{} {messages}   ", found.messages)));
+        }
+        right.push(skin.dim(pad_right(moment, when)));
+    }
+    let mut lines = vec![skin.spread(left, Line::from(right), columns)];
+    if let Some(snippet) = &found.snippet {
+        let (before, rest) = snippet.text.split_at(snippet.at.start);
+        let (word, behind) = rest.split_at(snippet.at.len());
+        let line = Line::from(vec![
+            skin.dim(format!("    {}", clean(before))),
+            skin.styled(skin.theme.accent, clean(word)),
+            skin.dim(clean(behind)),
+        ]);
+        lines.push(skin.fit(line, columns));
+    }
+    lines
+}
+
+/// A piece of one line, with the spaces at its ends.
+fn clean(piece: &str) -> String {
+    let text = super::super::text::sanitize::sanitize(piece);
+    truncate(&text, 400, "")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_chosen_row_is_in_view() {
+        let heights = [1, 2, 1, 2, 2];
+        assert_eq!(first_shown(&heights, 0, 3), 0);
+        assert_eq!(first_shown(&heights, 2, 4), 0);
+        assert_eq!(first_shown(&heights, 2, 3), 1);
+        assert_eq!(first_shown(&heights, 4, 4), 3);
+        assert_eq!(first_shown(&heights, 4, 1), 4);
+        assert_eq!(first_shown(&[], 0, 4), 0);
+    }
+}

@@ -1,0 +1,559 @@
+use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+use pretty_assertions::assert_eq;
+
+use super::super::chats::{News, Redo, Row, Wish};
+use super::super::conversation::{Block, Kind};
+use super::super::event::{Effect, Event};
+use super::super::fixtures::{Desk, lane_change, short_decision, snapshot_with_server};
+use super::super::keys::Context;
+use super::super::state::Overlay;
+use crate::engine::{ChatRequest, FinishReason, GenerationEvent, LaneId, Role};
+use crate::store::keeper::{Opened, Report};
+use crate::store::{Found, LeftOut, Record, Stored, Tree};
+
+/// What would be in the file: the records that were kept, one after the other.
+#[derive(Default)]
+struct File {
+    records: Vec<Record>,
+}
+
+impl File {
+    fn take(&mut self, effects: &[Effect]) {
+        for effect in effects {
+            match effect {
+                Effect::Chats(Wish::Keep(record)) => self.records.push(record.clone()),
+                Effect::Chats(Wish::Close) => self.records.clear(),
+                _ => {}
+            }
+        }
+    }
+
+    fn tree(&self) -> Tree {
+        let mut tree = Tree::default();
+        self.records.iter().for_each(|record| tree.apply(record));
+        tree
+    }
+}
+
+/// A chat that is kept.
+struct Kept {
+    desk: Desk,
+    file: File,
+}
+
+impl Kept {
+    fn new() -> Self {
+        let mut desk = Desk::ready();
+        (desk.state.chats.has_store, desk.state.chats.saves) = (true, true);
+        Self { desk, file: File::default() }
+    }
+
+    fn done(&mut self, effects: Vec<Effect>) -> Vec<Effect> {
+        self.file.take(&effects);
+        assert_eq!(self.file.tree(), self.desk.state.chats.tree, "the file is behind");
+        effects
+    }
+
+    fn send(&mut self, text: &str) -> Vec<Effect> {
+        for c in text.chars() {
+            let effects = self.desk.key(KeyCode::Char(c));
+            self.done(effects);
+        }
+        self.key(KeyCode::Enter)
+    }
+
+    fn key(&mut self, code: KeyCode) -> Vec<Effect> {
+        let effects = self.desk.key(code);
+        self.done(effects)
+    }
+
+    fn press(&mut self, c: char) -> Vec<Effect> {
+        self.key(KeyCode::Char(c))
+    }
+
+    fn alt_up(&mut self) {
+        let effects = self.desk.event(Event::Key(KeyEvent::new(KeyCode::Up, KeyModifiers::ALT)));
+        self.done(effects);
+    }
+
+    fn answer(&mut self, text: &str, reason: FinishReason) -> Vec<Effect> {
+        let mut effects = Vec::new();
+        for piece in text.split_inclusive(' ') {
+            let token = self.desk.token(piece);
+            effects = self.done(token);
+        }
+        let finished = self.desk.finish(reason);
+        effects.extend(self.done(finished));
+        effects
+    }
+
+    fn ask(&mut self, question: &str, answer: &str) {
+        self.send(question);
+        self.answer(answer, FinishReason::Stop);
+    }
+
+    fn news(&mut self, news: News) -> Vec<Effect> {
+        let effects = self.desk.event(Event::Chats(news));
+        self.done(effects)
+    }
+
+    /// The conversation on the screen, without ortalk's own lines.
+    fn shown(&self) -> Vec<&str> {
+        let blocks = self.desk.state.conversation.blocks().iter();
+        blocks.filter(|block| !matches!(block.kind, Kind::Notice(_))).map(Block::shown).collect()
+    }
+
+    fn hint(&self) -> &str {
+        self.desk.state.hint.as_deref().unwrap_or_default()
+    }
+}
+
+fn submitted(effects: &[Effect]) -> Option<&ChatRequest> {
+    effects.iter().find_map(|effect| match effect {
+        Effect::Submit(request) => Some(request),
+        _ => None,
+    })
+}
+
+fn said(effects: &[Effect]) -> Vec<(Role, &str)> {
+    let request = submitted(effects).expect("nothing was submitted");
+    request.messages.iter().map(|message| (message.role, message.content.as_str())).collect()
+}
+
+const USER: Role = Role::User;
+const ASSISTANT: Role = Role::Assistant;
+
+/// Each record is there in the moment in which it happened.
+#[test]
+fn what_is_said_is_kept_piece_by_piece() {
+    let mut kept = Kept::new();
+    kept.desk.state.settings.system = Some("Be brief.".into());
+    kept.send("q");
+    let effects = kept.desk.generation(GenerationEvent::Routed(short_decision()));
+    kept.done(effects);
+    kept.answer("one two", FinishReason::Length);
+    let kinds: Vec<String> = kept.file.records.iter().map(|record| record.line()[9..14].to_owned()).collect();
+    assert_eq!(kinds, ["syste", "user\"", "assis", "lane\"", "text\"", "text\"", "end\","]);
+    let tree = kept.file.tree();
+    let answer = tree.path()[1].answer.as_ref().unwrap();
+    let end = answer.end.as_ref().unwrap();
+    assert_eq!((end.finish.as_str(), end.tokens), ("length", 2));
+    assert!(end.note.as_ref().unwrap().starts_with("length: cut off after"));
+    // The instructions are said once.
+    kept.ask("again", "yes");
+    assert_eq!(kept.file.records.iter().filter(|record| matches!(record, Record::System(_))).count(), 1);
+}
+
+#[test]
+fn thinking_lanes_and_their_change_are_kept() {
+    let mut kept = Kept::new();
+    kept.send("q");
+    let effects = kept.desk.generation(GenerationEvent::Routed(short_decision()));
+    kept.done(effects);
+    let effects = kept.desk.thought("Hm.");
+    kept.done(effects);
+    let effects = kept.desk.token_on(LaneId::Npu, "one ");
+    kept.done(effects);
+    let effects = kept.desk.generation(GenerationEvent::LaneChanged(lane_change()));
+    kept.done(effects);
+    kept.answer("two", FinishReason::Stop);
+    let tree = kept.file.tree();
+    let message = tree.path()[1];
+    let answer = message.answer.as_ref().unwrap();
+    assert_eq!((message.text.as_str(), answer.thinking.as_str()), ("one two", "Hm."));
+    assert_eq!((answer.lane.as_deref(), answer.emulated, answer.moves.len()), (Some("cpu"), false, 1));
+    assert!(answer.moves[0].2.starts_with("npu to cpu after"));
+    // Opened again, it looks the same.
+    let before: Vec<String> = kept.shown().into_iter().map(str::to_owned).collect();
+    let mark = kept.desk.state.conversation.blocks()[1].mark(0).to_owned();
+    let mut other = Kept::new();
+    other.file.records = kept.file.records.clone();
+    other.news(News::Kept(Report::Opened(Box::new(opened("id", tree.clone())))));
+    assert_eq!(other.shown(), before);
+    let block = &other.desk.state.conversation.blocks()[1];
+    assert_eq!((block.mark(0), block.thought()), (mark.as_str(), "Hm."));
+}
+
+#[test]
+fn nothing_is_kept_where_nobody_wants_it() {
+    let mut desk = Desk::ready();
+    desk.state.chats.has_store = true;
+    let mut effects = desk.send("secret");
+    effects.extend(desk.token("word"));
+    effects.extend(desk.finish(FinishReason::Stop));
+    effects.extend(desk.send("/rename Secret"));
+    effects.extend(desk.send("/clear"));
+    assert!(effects.iter().all(|effect| !matches!(effect, Effect::Chats(_))), "{effects:?}");
+}
+
+#[test]
+fn save_keeps_what_was_said_so_far() {
+    let mut desk = Desk::ready();
+    desk.state.chats.has_store = true;
+    desk.send("q");
+    desk.token("a");
+    desk.finish(FinishReason::Stop);
+    let mut kept = Kept { desk, file: File::default() };
+    for c in "/save".chars() {
+        kept.desk.key(KeyCode::Char(c));
+    }
+    kept.key(KeyCode::Enter);
+    assert!(kept.hint().starts_with("saved from now on"), "{}", kept.hint());
+    kept.ask("more", "b");
+    assert_eq!(kept.file.tree().path().len(), 4);
+}
+
+#[test]
+fn an_edited_question_stands_beside_the_first_one() {
+    let mut kept = Kept::new();
+    kept.ask("one", "first");
+    kept.ask("two", "second");
+    kept.alt_up();
+    kept.press('k');
+    assert_eq!(kept.desk.state.context(), Context::Message);
+    kept.press('e');
+    assert_eq!((kept.desk.state.composer.text(), kept.desk.state.context()), ("two", Context::Compose));
+    // The router is asked about what will be sent.
+    kept.desk.wait(150);
+    let effects = kept.desk.event(Event::Tick);
+    let Some(Effect::Preview { request, .. }) = effects.first() else { panic!("{effects:?}") };
+    assert_eq!(request.messages.len(), 3);
+    let effects = kept.send("!");
+    assert_eq!(said(&effects), [(USER, "one"), (ASSISTANT, "first"), (USER, "two!")]);
+    kept.answer("third", FinishReason::Stop);
+    assert_eq!(kept.shown(), ["one", "first", "two!", "third"]);
+    // The other one is still there, and goes on from where it was.
+    kept.alt_up();
+    kept.press('k');
+    kept.key(KeyCode::Left);
+    assert_eq!(kept.shown(), ["one", "first", "two", "second"]);
+    kept.key(KeyCode::Left);
+    assert_eq!(kept.hint(), "there is no other version that way");
+    let effects = {
+        kept.key(KeyCode::Esc);
+        kept.send("three")
+    };
+    assert_eq!(said(&effects)[3..], [(ASSISTANT, "second"), (USER, "three")]);
+}
+
+#[test]
+fn editing_can_be_given_up() {
+    let mut kept = Kept::new();
+    kept.ask("one", "first");
+    kept.alt_up();
+    kept.press('e');
+    assert_eq!(kept.hint(), "an answer is not edited; r answers again");
+    kept.press('k');
+    kept.press('e');
+    kept.key(KeyCode::Esc);
+    assert!(kept.desk.state.composer.is_empty() && kept.desk.state.chats.redo.is_none());
+    let effects = kept.send("two");
+    assert_eq!(said(&effects).len(), 3);
+}
+
+#[test]
+fn a_question_is_answered_again_and_both_answers_stay() {
+    let mut kept = Kept::new();
+    kept.ask("one", "first");
+    kept.ask("two", "second");
+    let effects = kept.send("/regenerate");
+    assert_eq!(said(&effects), [(USER, "one"), (ASSISTANT, "first"), (USER, "two")]);
+    kept.answer("other", FinishReason::Stop);
+    assert_eq!(kept.shown(), ["one", "first", "two", "other"]);
+    kept.alt_up();
+    for (key, shown) in [(KeyCode::Char('h'), "second"), (KeyCode::Char('l'), "other")] {
+        kept.key(key);
+        assert_eq!(kept.shown()[3], shown);
+    }
+    // From a question, too; what followed its other answers is left.
+    for _ in 0..3 {
+        kept.key(KeyCode::Up);
+    }
+    let effects = kept.press('r');
+    assert_eq!(said(&effects), [(USER, "one")]);
+    kept.answer("new", FinishReason::Stop);
+    assert_eq!(kept.shown(), ["one", "new"]);
+}
+
+#[test]
+fn a_cut_answer_goes_on() {
+    let mut kept = Kept::new();
+    kept.send("one");
+    kept.answer("begin", FinishReason::Length);
+    let effects = kept.send("/continue");
+    let request = submitted(&effects).unwrap();
+    assert!(request.continue_last);
+    assert_eq!(said(&effects), [(USER, "one"), (ASSISTANT, "begin")]);
+    kept.answer("ning", FinishReason::Stop);
+    assert_eq!(kept.shown(), ["one", "beginning"]);
+    let Kind::Answer(header) = &kept.desk.state.conversation.blocks()[1].kind else { panic!() };
+    assert_eq!(header.ending, None);
+    // An answer without a word is asked for again.
+    kept.send("two");
+    kept.key(KeyCode::Esc);
+    let effects = kept.send("/continue");
+    assert!(!submitted(&effects).unwrap().continue_last);
+    assert_eq!(said(&effects).last(), Some(&(USER, "two")));
+}
+
+#[test]
+fn a_branch_begins_at_any_message() {
+    let mut kept = Kept::new();
+    kept.ask("one", "first");
+    kept.ask("two", "second");
+    kept.alt_up();
+    for _ in 0..2 {
+        kept.press('k');
+    }
+    kept.press('b');
+    assert_eq!(kept.shown(), ["one", "first"]);
+    let effects = kept.send("other");
+    assert_eq!(said(&effects), [(USER, "one"), (ASSISTANT, "first"), (USER, "other")]);
+    kept.answer("x", FinishReason::Stop);
+    // In the place of a question.
+    kept.alt_up();
+    for _ in 0..3 {
+        kept.press('k');
+    }
+    kept.press('b');
+    assert_eq!(kept.shown(), [""; 0]);
+    let effects = kept.send("anew");
+    assert_eq!(said(&effects), [(USER, "anew")]);
+    assert_eq!(kept.desk.state.chats.tree.siblings(0).len(), 2);
+}
+
+#[test]
+fn a_deleted_message_comes_back() {
+    let mut kept = Kept::new();
+    kept.ask("one", "first");
+    kept.ask("two", "second");
+    kept.alt_up();
+    kept.press('k');
+    kept.press('d');
+    assert_eq!((kept.shown(), kept.hint()), (vec!["one", "first"], "deleted with the message below; u takes it back"));
+    let effects = {
+        kept.key(KeyCode::Esc);
+        kept.send("three")
+    };
+    assert_eq!(said(&effects), [(USER, "one"), (ASSISTANT, "first"), (USER, "three")]);
+    kept.answer("third", FinishReason::Stop);
+    kept.send("/undo");
+    assert_eq!(kept.shown(), ["one", "first", "two", "second"]);
+    kept.key(KeyCode::Esc);
+    kept.send("/undo");
+    assert_eq!(kept.hint(), "nothing was deleted");
+}
+
+#[test]
+fn nothing_is_changed_below_a_running_answer() {
+    let mut kept = Kept::new();
+    kept.send("one");
+    kept.alt_up();
+    for key in ['e', 'r', 'm', 'b', 'd', 'u', 'h', 'l'] {
+        kept.press(key);
+        assert_eq!(kept.hint(), "an answer is running; Ctrl-C cancels it", "{key}");
+    }
+    let effects = kept.press('c');
+    assert_eq!(effects, [Effect::Copy(String::new())]);
+    kept.press('k');
+    assert_eq!(kept.press('c'), [Effect::Copy("one".into())]);
+    kept.answer("first", FinishReason::Stop);
+    assert_eq!(kept.shown(), ["one", "first"]);
+}
+
+/// A server that must be asked about: the question stands for an answer again, too, and "no" leaves all as it was.
+#[test]
+fn an_answer_again_may_need_a_person_s_leave() {
+    let mut kept = Kept::new();
+    kept.ask("one", "first");
+    kept.desk.event(Event::Snapshot(snapshot_with_server()));
+    kept.desk.state.settings.lane = Some(LaneId::Remote);
+    assert_eq!(submitted(&kept.send("/regenerate")), None);
+    assert_eq!(kept.desk.state.chats.redo, Some(Redo::Again(0)));
+    kept.press('n');
+    assert_eq!((kept.desk.state.chats.redo, kept.desk.state.composer.text()), (None, ""));
+    kept.send("/regenerate");
+    let effects = kept.press('y');
+    assert_eq!(said(&effects), [(USER, "one")]);
+    kept.answer("second", FinishReason::Stop);
+    assert_eq!((kept.shown(), kept.desk.state.chats.tree.siblings(1).len()), (vec!["one", "second"], 2));
+}
+
+fn opened(id: &str, tree: Tree) -> Opened {
+    Opened { stored: Stored { id: id.into(), tree, left_out: LeftOut::default() }, is_copy: false }
+}
+
+fn row(id: &str, title: &str) -> Row {
+    let found = Found {
+        id: id.into(),
+        title: title.into(),
+        changed: chrono::DateTime::UNIX_EPOCH,
+        messages: 4,
+        model: "test-model".into(),
+        snippet: None,
+    };
+    Row { found, when: "yesterday 12:00".into() }
+}
+
+fn with_list(kept: &mut Kept) {
+    let effects = kept.desk.ctrl('o');
+    assert_eq!(effects, [Effect::Chats(Wish::Find(String::new()))]);
+    let rows = Ok(vec![row("a", "Rivers"), row("b", "Hills"), row("c", "Lakes")]);
+    kept.news(News::Found { words: String::new(), rows });
+}
+
+#[test]
+fn another_conversation_is_opened_from_the_list() {
+    let mut kept = Kept::new();
+    kept.ask("mine", "yes");
+    with_list(&mut kept);
+    kept.key(KeyCode::Down);
+    let effects = kept.key(KeyCode::Enter);
+    assert_eq!(effects, [Effect::Chats(Wish::Open { id: "b".into(), writes: true })]);
+    // Until it is here, nothing is said.
+    assert_eq!(kept.send("early"), []);
+    assert_eq!(kept.hint(), "the other conversation is being opened");
+    let mut other = Kept::new();
+    other.desk.state.settings.system = Some("Be loud.".into());
+    other.ask("theirs", "no");
+    kept.file.records = other.file.records.clone();
+    kept.news(News::Kept(Report::Opened(Box::new(opened("b", other.file.tree())))));
+    assert_eq!(kept.shown(), ["theirs", "no"]);
+    assert_eq!(kept.desk.state.settings.system.as_deref(), Some("Be loud."));
+    assert_eq!(kept.desk.state.composer.text(), "early");
+    let effects = kept.key(KeyCode::Enter);
+    assert_eq!(said(&effects)[1..], [(USER, "theirs"), (ASSISTANT, "no"), (USER, "early")]);
+}
+
+#[test]
+fn one_search_at_a_time_and_the_latest_words_last() {
+    let mut kept = Kept::new();
+    with_list(&mut kept);
+    assert_eq!(kept.press('r'), [Effect::Chats(Wish::Find("r".into()))]);
+    assert_eq!(kept.press('i'), []);
+    let effects = kept.news(News::Found { words: "r".into(), rows: Ok(vec![row("a", "Rivers")]) });
+    assert_eq!(effects, [Effect::Chats(Wish::Find("ri".into()))]);
+    assert_eq!(kept.news(News::Found { words: "ri".into(), rows: Err("no\nluck".into()) }), []);
+    kept.key(KeyCode::Esc);
+    assert!(kept.desk.state.overlay.is_none());
+    // What comes late finds nobody.
+    assert_eq!(kept.news(News::Found { words: "ri".into(), rows: Ok(Vec::new()) }), []);
+}
+
+#[test]
+fn conversations_are_renamed_and_deleted_in_the_list() {
+    let mut kept = Kept::new();
+    kept.news(News::Kept(Report::Begun("c".into())));
+    with_list(&mut kept);
+    let effects = kept.desk.ctrl('r');
+    assert_eq!(effects, []);
+    kept.press('!');
+    let effects = kept.key(KeyCode::Enter);
+    assert_eq!(effects, [Effect::Chats(Wish::Rename { id: "a".into(), title: "Rivers!".into() })]);
+    let effects = kept.news(News::Kept(Report::Renamed { id: "a".into() }));
+    assert_eq!(effects, [Effect::Chats(Wish::Find(String::new()))]);
+
+    assert_eq!(kept.desk.ctrl('d'), [Effect::Chats(Wish::Delete("a".into()))]);
+    kept.news(News::Kept(Report::Deleted { id: "a".into() }));
+    let Some(Overlay::Chats(list)) = &kept.desk.state.overlay else { panic!() };
+    assert!(list.gone.contains("a"));
+    assert_eq!(kept.desk.ctrl('d'), [Effect::Chats(Wish::Undelete("a".into()))]);
+    kept.news(News::Kept(Report::Undeleted { id: "a".into() }));
+    // The one that is open is not deleted by a slip.
+    for _ in 0..2 {
+        kept.key(KeyCode::Down);
+    }
+    assert_eq!(kept.desk.ctrl('d'), []);
+    assert_eq!(kept.hint(), "this conversation is open; /delete deletes it");
+}
+
+#[test]
+fn the_open_conversation_is_deleted_and_comes_back() {
+    let mut kept = Kept::new();
+    kept.send("/delete");
+    assert!(kept.hint().contains("not saved"), "{}", kept.hint());
+    kept.desk.ctrl('u');
+    kept.ask("one", "first");
+    kept.news(News::Kept(Report::Begun("c".into())));
+    for c in "/delete".chars() {
+        kept.press(c);
+    }
+    let effects = kept.desk.key(KeyCode::Enter);
+    assert_eq!(effects, [Effect::Chats(Wish::Delete("c".into()))]);
+    kept.file.records.clear();
+    assert!(kept.shown().is_empty() && kept.desk.state.chats.id.is_none());
+    kept.news(News::Kept(Report::Deleted { id: "c".into() }));
+    assert_eq!(kept.send("/undo"), [Effect::Chats(Wish::Undelete("c".into()))]);
+    let effects = kept.news(News::Kept(Report::Undeleted { id: "c".into() }));
+    assert_eq!(effects, [Effect::Chats(Wish::Open { id: "c".into(), writes: true })]);
+}
+
+#[test]
+fn exports_are_named_and_told() {
+    let mut kept = Kept::new();
+    kept.send("/export x.md");
+    assert_eq!(kept.hint(), "there is no conversation yet");
+    kept.desk.ctrl('u');
+    kept.ask("Name a river", "Loire");
+    let file_of = |effects: Vec<Effect>| match effects.first() {
+        Some(Effect::Chats(Wish::Export { file, text })) => (file.clone(), text.clone()),
+        _ => panic!("{effects:?}"),
+    };
+    let (file, text) = file_of(kept.send("/export"));
+    assert_eq!((file.as_str(), text.contains("## You\n\nName a river\n")), ("name-a-river.md", true));
+    let (file, text) = file_of(kept.send("/export /tmp/a b.json"));
+    assert_eq!((file.as_str(), text.contains("\"schema\": 1")), ("/tmp/a b.json", true));
+    kept.send("/export notes.txt");
+    assert_eq!(kept.hint(), "'notes.txt' says no format; end it in .md or .json");
+    kept.news(News::Exported(Ok("/tmp/a b.json".into())));
+    assert_eq!(kept.hint(), "written to /tmp/a b.json");
+}
+
+#[test]
+fn a_full_disk_is_a_notice_and_the_chat_goes_on() {
+    let mut kept = Kept::new();
+    kept.ask("one", "first");
+    kept.news(News::Kept(Report::NotKept("'x' cannot be written: No space left".into())));
+    let last = kept.desk.state.conversation.blocks().last().unwrap();
+    assert!(last.shown().contains("No space left"), "{}", last.shown());
+    assert!(submitted(&kept.send("two")).is_some());
+}
+
+#[test]
+fn a_new_conversation_is_another_file() {
+    let mut kept = Kept::new();
+    kept.ask("one", "first");
+    kept.news(News::Kept(Report::Begun("a".into())));
+    assert!(kept.send("/clear").contains(&Effect::Chats(Wish::Close)));
+    assert_eq!((kept.desk.state.chats.id.as_ref(), kept.shown().len()), (None, 0));
+    kept.ask("two", "second");
+    assert_eq!(kept.file.tree().path().len(), 2);
+    // One that is cancelled by it ends in its own file.
+    kept.send("three");
+    for c in "/clear".chars() {
+        kept.desk.key(KeyCode::Char(c));
+    }
+    let effects = kept.desk.key(KeyCode::Enter);
+    let ends = effects.iter().position(|e| matches!(e, Effect::Chats(Wish::Keep(Record::End { .. }))));
+    let closes = effects.iter().position(|e| *e == Effect::Chats(Wish::Close));
+    assert!(ends.is_some() && ends < closes, "{effects:?}");
+}
+
+#[test]
+fn keys_of_a_message_are_no_letters_and_typing_goes_on_after_it() {
+    let mut kept = Kept::new();
+    kept.alt_up();
+    assert_eq!((kept.hint(), kept.desk.state.context()), ("nothing was said yet", Context::Compose));
+    kept.ask("one", "first");
+    kept.alt_up();
+    kept.press('x');
+    assert!(kept.desk.state.composer.is_empty());
+    kept.press('q');
+    kept.press('x');
+    assert_eq!(kept.desk.state.composer.text(), "x");
+    // A paste goes where it always goes.
+    kept.alt_up();
+    let effects = kept.desk.event(Event::Paste("yz".into()));
+    kept.done(effects);
+    assert_eq!((kept.desk.state.composer.text(), kept.desk.state.chats.selected), ("xyz", None));
+}
