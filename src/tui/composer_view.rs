@@ -68,13 +68,13 @@ fn placeholder(state: &State) -> String {
     if let (EngineState::Ready(_), Some(name)) = (&state.engine, &state.models.opening) {
         return format!("Message; {} is being loaded", one_line(name));
     }
-    let text = match state.engine {
-        EngineState::Loading { .. } => "Type while the model loads",
-        EngineState::Failed(_) => "Ctrl-C twice, or /quit, to leave",
-        EngineState::Ready(_) if state.busy() => "Type while it answers; Esc cancels",
-        EngineState::Ready(_) => "Message",
-    };
-    text.to_string()
+    let key = |action| state.keys.say(action);
+    match state.engine {
+        EngineState::Loading { .. } => "Type while the model loads".to_owned(),
+        EngineState::Failed(_) => format!("{} twice, or /quit, to leave", key(Action::Interrupt)),
+        EngineState::Ready(_) if state.busy() => format!("Type while it answers; {} cancels", key(Action::Escape)),
+        EngineState::Ready(_) => "Message".to_owned(),
+    }
 }
 
 pub fn draw_queue(state: &State, skin: &Skin, area: Rect, buffer: &mut Buffer) {
@@ -130,20 +130,21 @@ fn hints(state: &State, skin: &Skin, layout: &Layout, columns: usize) -> Text {
 fn vi_mode(state: &State, skin: &Skin) -> Text {
     let Some(vi) = state.composer.vi() else { return Line::default() };
     let mode = if state.composer.is_normal() { "normal" } else { "insert" };
-    Line::from(vec![
-        skin.styled(skin.theme.strong, format!("   {mode}")),
-        skin.plain(format!(" {}", one_line(vi.keys()))),
-    ])
+    let mut line = Line::from(skin.styled(skin.theme.strong, format!("   {mode}")));
+    if !vi.keys().is_empty() {
+        line.push_span(skin.plain(format!(" {}", one_line(vi.keys()))));
+    }
+    line
 }
 
 /// What must be said now, in place of the keys.
 pub fn message(state: &State, skin: &Skin) -> Option<Text> {
     if state.quit_armed.is_some() {
-        let key = state.keys.key(Context::Compose, Action::Interrupt).unwrap_or_default();
+        let key = state.keys.say(Action::Interrupt);
         return Some(Line::from(skin.styled(skin.theme.warning, format!("   press {key} again to quit"))));
     }
     if state.gate == Gate::Asking {
-        return Some(Line::from(skin.styled(skin.theme.warning, format!("   {}", consent::KEYS))));
+        return Some(Line::from(skin.styled(skin.theme.warning, format!("   {}", consent::keys(state)))));
     }
     let Some(hint) = &state.hint else { return chats::view::footer(state, skin, state.columns.into()) };
     Some(Line::from(skin.styled(skin.theme.warning, format!("   {hint}"))))
@@ -157,7 +158,7 @@ fn preview(state: &State, skin: &Skin) -> Text {
             let style = match room {
                 Room::Enough => skin.theme.number,
                 Room::Little => skin.theme.warning,
-                Room::None => skin.theme.error,
+                Room::None | Room::TooLong => skin.theme.error,
             };
             let mut spans = vec![skin.styled(style, count.to_string()), skin.dim(format!(" of {limit} tokens"))];
             spans.extend(room.word().map(|word| skin.styled(style, format!(", {word}"))));
@@ -181,14 +182,19 @@ fn preview(state: &State, skin: &Skin) -> Text {
 enum Room {
     Enough,
     Little,
+    /// Old turns are left out.
     None,
+    /// The message alone does not fit.
+    TooLong,
 }
 
 impl Room {
     fn of(decision: &RoutingDecision) -> Self {
         let (count, limit) = (decision.prompt_tokens, decision.context_limit);
+        let alone = decision.parts.map_or(0, |parts| parts.system + parts.message);
         match limit {
             0 => Self::Enough, // not known
+            _ if alone >= limit => Self::TooLong,
             _ if count >= limit => Self::None,
             // Less than a tenth, or less than the answer is expected to take.
             _ if decision.needed_tokens > limit || limit - count < limit / 10 => Self::Little,
@@ -201,6 +207,7 @@ impl Room {
             Self::Enough => None,
             Self::Little => Some("nearly full"),
             Self::None => Some("over: old turns go"),
+            Self::TooLong => Some("too long"),
         }
     }
 }
@@ -209,6 +216,7 @@ impl Room {
 mod tests {
     use super::super::fixtures::decision;
     use super::*;
+    use crate::engine::PromptParts;
 
     #[test]
     fn a_warning_comes_before_the_context_is_full() {
@@ -227,5 +235,8 @@ mod tests {
         assert_eq!(room(7200, 8000), Room::Enough);
         assert_eq!(room(500, 500), Room::None);
         assert_eq!(room(500, 0), Room::Enough);
+        let parts = PromptParts { system: 30, history: 0, message: 470 };
+        let alone = RoutingDecision { prompt_tokens: 500, context_limit: 500, parts: Some(parts), ..decision() };
+        assert_eq!(Room::of(&alone), Room::TooLong);
     }
 }

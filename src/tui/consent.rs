@@ -10,6 +10,7 @@ use crate::engine::{ChatRequest, LaneId, LaneState, Privacy, RemoteStatus, Routi
 use super::composer::Draft;
 use super::conversation::{Kind, Level};
 use super::event::Effect;
+use super::keys::Action;
 use super::state::State;
 use super::text::sanitize::one_line;
 use super::update::{return_queue, submit_now};
@@ -107,7 +108,9 @@ fn about(server: &RemoteStatus) -> String {
 }
 
 /// What the footer says while the question stands.
-pub const KEYS: &str = "y sends it there, n keeps it on this machine, Esc takes it back";
+pub fn keys(state: &State) -> String {
+    format!("y sends it there, n keeps it on this machine, {} takes it back", state.keys.say(Action::Escape))
+}
 
 /// A letter while the question stands.
 pub fn answer(state: &mut State, letter: char, now: Instant, effects: &mut Vec<Effect>) {

@@ -35,11 +35,21 @@ pub struct Conversation {
     height: usize,
     /// What models thought is shown as a whole.
     unfolded: bool,
+    /// Text that is followed moves up by several rows at a time.
+    in_steps: bool,
 }
 
 impl Default for Conversation {
     fn default() -> Self {
-        Self { blocks: Vec::new(), above: vec![0], view: View::Follow, columns: 1, height: 1, unfolded: false }
+        Self {
+            blocks: Vec::new(),
+            above: vec![0],
+            view: View::Follow,
+            columns: 1,
+            height: 1,
+            unfolded: false,
+            in_steps: false,
+        }
     }
 }
 
@@ -225,13 +235,29 @@ impl Conversation {
         self.above.partition_point(|above| *above <= row).saturating_sub(1)
     }
 
+    /// Whether text that is followed moves up by several rows at a time: each move sends most of the screen.
+    pub fn move_in_steps(&mut self, in_steps: bool) {
+        self.in_steps = in_steps;
+    }
+
+    /// The rows of a step, which stand empty below the text at first.
+    fn step(&self) -> usize {
+        (self.height / 4).clamp(1, 8)
+    }
+
     /// The first row in view.
     pub fn top_row(&self) -> usize {
         let last_top = self.total_rows().saturating_sub(self.height);
         match self.view {
+            View::Follow if self.in_steps => last_top.next_multiple_of(self.step()),
             View::Follow => last_top,
             View::At { top, .. } => self.row_of(top).min(last_top),
         }
+    }
+
+    /// Rows of the view.
+    pub fn height(&self) -> usize {
+        self.height
     }
 
     pub fn is_following(&self) -> bool {
@@ -249,7 +275,8 @@ impl Conversation {
     }
 
     pub fn scroll_by(&mut self, rows: isize) {
-        let top = self.top_row().saturating_add_signed(rows);
+        let last_top = self.total_rows().saturating_sub(self.height);
+        let top = self.top_row().min(last_top).saturating_add_signed(rows);
         self.scroll_to(top);
     }
 
@@ -277,7 +304,13 @@ impl Conversation {
     }
 
     pub fn clear(&mut self) {
-        *self = Self { columns: self.columns, height: self.height, unfolded: self.unfolded, ..Self::default() };
+        *self = Self {
+            columns: self.columns,
+            height: self.height,
+            unfolded: self.unfolded,
+            in_steps: self.in_steps,
+            ..Self::default()
+        };
     }
 
     /// The rows in view: which block, and what of it.

@@ -16,6 +16,7 @@ use crate::log_file;
 
 use super::backend::{Backend, Models, OpenedModel, RefusedModel};
 use super::chats::{ChatOptions, Shelf, Wish};
+use super::clipboard::Clipboard;
 use super::errands::Errands;
 use super::event::{Effect, Event, Exit, SuspendedBy};
 use super::frames::FrameLimiter;
@@ -60,6 +61,7 @@ struct Driver {
     shelf: Option<Shelf>,
     sender: UnboundedSender<Message>,
     limiter: FrameLimiter,
+    clipboard: Clipboard,
 }
 
 /// Runs until the reader quits or the terminal is gone.
@@ -83,7 +85,7 @@ pub fn run(
         },
         terminal::give_back,
     )?;
-    let screen = Screen::enter(&state.log_file)?;
+    let screen = Screen::enter(&state.log_file, state.mouse)?;
     let (keys, open) = (sender.clone(), sender.clone());
     let pause = Pause::default();
     input::spawn(pause.clone(), move |event| keys.send(Message::Event(event)).is_ok(), move || !open.is_closed())?;
@@ -91,6 +93,10 @@ pub fn run(
     if let Some(sample) = sample {
         spawn_sampler(sample, sender.clone())?;
     }
+    let copies = sender.clone();
+    let clipboard = Clipboard::new(state.connection, move |outcome| {
+        let _ = copies.send(Message::Event(Event::Clipboard(outcome)));
+    });
     let mut driver = Driver {
         state,
         skin,
@@ -105,6 +111,7 @@ pub fn run(
         shelf: None,
         sender,
         limiter: FrameLimiter::default(),
+        clipboard,
     };
     if let Some(chats) = chats {
         driver.open_shelf(chats)?;
@@ -161,7 +168,7 @@ impl Driver {
     async fn run(&mut self, mut receiver: UnboundedReceiver<Message>) -> io::Result<Exit> {
         loop {
             let now = Instant::now();
-            let frame = self.state.dirty.then(|| self.limiter.next(now));
+            let frame = self.state.dirty.then(|| self.limiter.next(now, self.state.pace));
             if frame.is_some_and(|at| at <= now) {
                 self.draw(now)?;
                 continue;
@@ -326,16 +333,24 @@ impl Driver {
             Effect::ReadFile(mentioned) => self.errands.read(mentioned)?,
             Effect::Remember(message) => self.errands.remember(message),
             Effect::Edit(text) => {
-                let result = self.edit(&text);
+                let result = editor::edit_on(&mut self.screen, &self.pause, &text);
                 self.state.dirty = true;
                 return self.handle(Event::Edited(result));
+            }
+            Effect::TakeMouse(on) => self.screen.take_mouse(on)?,
+            Effect::Copy(text) => {
+                let sequence = self.clipboard.copy(text);
+                self.screen.send(&sequence.unwrap_or_default())?;
+            }
+            Effect::CopyByTerminal(text) => {
+                let sequence = self.clipboard.copy_by_terminal(&text);
+                self.screen.send(&sequence.unwrap_or_default())?;
             }
             Effect::Chats(wish) => {
                 if let Some(news) = self.shelf.as_mut().and_then(|shelf| shelf.perform(wish)) {
                     return self.handle(Event::Chats(news));
                 }
             }
-            Effect::Copy(_) => {}
             Effect::ListModels => self.switcher.list(self.sender.clone())?,
             Effect::OpenModel(name) => self.switcher.open(name, self.sender.clone())?,
             Effect::ReadLog => self.read_log()?,
@@ -361,25 +376,6 @@ impl Driver {
 type Answered = Result<RoutingDecision, String>;
 
 impl Driver {
-    /// Lends the terminal to the reader's editor.
-    fn edit(&mut self, text: &str) -> Result<String, String> {
-        let command = editor::command(|name| std::env::var(name).ok());
-        let mut edited = None;
-        let lent = self.pause.during(|| {
-            platform::lend(|| {
-                self.screen.lend(|| {
-                    edited = Some(editor::edit(&command, text));
-                    Ok(())
-                })
-            })
-        });
-        match (lent, edited) {
-            (Ok(Ok(())), Some(edited)) => edited.map_err(|error| error.to_string()),
-            (Ok(Err(error)) | Err(error), _) => Err(format!("the terminal cannot be lent to an editor: {error}")),
-            (Ok(Ok(())), None) => Err("the editor was not started".to_owned()),
-        }
-    }
-
     fn open_shelf(&mut self, chats: ChatOptions) -> io::Result<()> {
         let sender = self.sender.clone();
         let tell = move |news| drop(sender.send(Message::Event(Event::Chats(news))));

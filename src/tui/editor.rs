@@ -8,6 +8,10 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use super::input::Pause;
+use super::platform;
+use super::terminal::Screen;
+
 #[derive(Debug, thiserror::Error)]
 pub enum EditorError {
     #[error("the editor '{command}' cannot be started: {error}; VISUAL or EDITOR names another")]
@@ -25,6 +29,22 @@ pub fn command(variable: impl Fn(&str) -> Option<String>) -> String {
         .into_iter()
         .find_map(|name| variable(name).filter(|value| !value.trim().is_empty()))
         .unwrap_or_else(|| usual.to_owned())
+}
+
+/// Lends the reader's editor the terminal, which nobody else reads meanwhile, and returns what was left there.
+pub fn edit_on(screen: &mut Screen, pause: &Pause, text: &str) -> Result<String, String> {
+    let command = command(|name| std::env::var(name).ok());
+    let mut edited = None;
+    let mut run = || {
+        edited = Some(edit(&command, text));
+        Ok(())
+    };
+    let lent = pause.during(|| platform::lend(|| screen.lend(&mut run))).and_then(|lent| lent);
+    match (edited, lent) {
+        (Some(edited), Ok(())) => edited.map_err(|error| error.to_string()),
+        (_, Err(error)) => Err(format!("the terminal cannot be lent to an editor: {error}")),
+        (None, Ok(())) => Err("the editor was not started".to_owned()),
+    }
 }
 
 /// Has a person edit `text`, and returns what they left.

@@ -19,11 +19,12 @@ const COLUMN: usize = KEY + HELP;
 struct Entry {
     sign: String,
     help: String,
-    /// What the settings call it; empty where they do not.
+    /// What the settings call a key's action; what a command takes.
     name: String,
 }
 
-/// What fits the filter, in groups. While something is searched for, actions show their names for the settings.
+/// What fits the filter, in groups. While something is searched for, it is told what the settings call
+/// an action, and what a command takes.
 pub fn lines(keys: &Keymap, filter: &str, skin: &Skin, columns: usize) -> Vec<Text> {
     let mut lines = Vec::new();
     for (title, entries) in groups(keys, skin) {
@@ -62,7 +63,11 @@ fn groups(keys: &Keymap, skin: &Skin) -> Vec<(String, Vec<Entry>)> {
         groups.push((context.title().to_owned(), entries.collect()));
     }
     let nameless = |sign: &str, help: String| Entry { sign: sign.to_owned(), help, name: String::new() };
-    let commands = COMMANDS.iter().filter(|c| !c.help.is_empty()).map(|c| nameless(c.name, c.help.to_owned()));
+    let commands = COMMANDS.iter().filter(|command| !command.help.is_empty()).map(|command| Entry {
+        sign: command.name.to_owned(),
+        help: command.help.to_owned(),
+        name: command.takes.to_owned(),
+    });
     groups.push(("commands".to_owned(), commands.collect()));
     let glyphs = &skin.glyphs;
     let signs = [

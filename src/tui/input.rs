@@ -7,9 +7,9 @@ use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use crossterm::event::{self, KeyEventKind};
+use crossterm::event::{self, KeyEventKind, MouseButton, MouseEventKind};
 
-use super::event::Event;
+use super::event::{Event, Mouse};
 use super::paste_burst::{Burst, GAP};
 use super::platform;
 
@@ -111,7 +111,13 @@ fn translate(event: event::Event, burst: &mut Burst) -> Vec<Event> {
         event::Event::Key(key) => Event::Key(key),
         event::Event::Paste(text) => Event::Paste(text),
         event::Event::Resize(columns, rows) => Event::Resize { columns, rows },
-        event::Event::Mouse(_) | event::Event::FocusGained | event::Event::FocusLost => return Vec::new(),
+        event::Event::Mouse(mouse) => Event::Mouse(match mouse.kind {
+            MouseEventKind::ScrollUp => Mouse::WheelUp,
+            MouseEventKind::ScrollDown => Mouse::WheelDown,
+            MouseEventKind::Down(MouseButton::Left) => Mouse::Click { column: mouse.column, row: mouse.row },
+            _ => return Vec::new(),
+        }),
+        event::Event::FocusGained | event::Event::FocusLost => return Vec::new(),
     };
     let mut events = burst.end();
     events.push(event);

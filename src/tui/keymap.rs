@@ -106,6 +106,11 @@ impl Keymap {
         row.chords.first().map(ToString::to_string)
     }
 
+    /// The key of an action of the chat, for a sentence about it.
+    pub fn say(&self, action: Action) -> String {
+        self.key(Context::Compose, action).unwrap_or_else(|| format!("no key for {}", action.name()))
+    }
+
     /// All rows, those of one context beside each other.
     pub fn rows(&self) -> impl Iterator<Item = &Bound> {
         self.rows.iter()
@@ -233,6 +238,7 @@ mod tests {
         let shown = |action| keymap.rows().find(|row| row.action == action).unwrap().shown.clone();
         assert_eq!(shown(Action::NewLine), "Enter, Ctrl-J");
         assert_eq!(shown(Action::Suspend), "");
+        assert_eq!(keymap.say(Action::Suspend), "no key for suspend");
         assert_eq!(keymap.key(Context::Compose, Action::Send).as_deref(), Some("Ctrl-Enter"));
         // A list has a key of its own for it.
         let enter = KeyEvent::new(KeyCode::Enter, KeyModifiers::NONE);

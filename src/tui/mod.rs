@@ -10,6 +10,7 @@ mod backend;
 mod block;
 mod chats;
 mod chord;
+mod clipboard;
 mod command;
 mod completion;
 mod composer;
@@ -25,6 +26,7 @@ mod fixtures;
 mod format;
 mod frames;
 mod glyphs;
+mod held;
 mod help;
 mod history_file;
 mod input;
@@ -135,6 +137,7 @@ pub fn run(options: TuiOptions) -> Result<Exit, TuiError> {
     let mut looks = looks::Looks::new(palette::Depth::new(options.screen.colours));
     looks.add_folder(&options.themes);
     looks.choose_first(options.theme.as_deref())?;
+    let connection = clipboard::Connection::detect();
     let skin = skin::Skin { theme: looks.theme(), glyphs: glyphs::Glyphs::new(options.screen.unicode) };
     require_terminal()?;
     let mut state = state::State::new(options.answers, options.log_file, Instant::now());
@@ -143,6 +146,9 @@ pub fn run(options: TuiOptions) -> Result<Exit, TuiError> {
     state.server = options.server;
     state.composer.use_vi(options.editing == Editing::Vim);
     state.looks = looks;
+    state.set_pace(frames::Pace::new(options.screen.pace, connection.over_ssh));
+    state.connection = connection;
+    state.mouse = options.screen.mouse;
     state.prices = options.books.as_ref().and_then(Books::prices).cloned();
     let chats = options.chats;
     if let Some(chats) = &chats {

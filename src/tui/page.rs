@@ -4,6 +4,7 @@ use ratatui::text::Line;
 
 use super::help;
 use super::keymap::Keymap;
+use super::keys::Action;
 use super::picker::typed_line;
 use super::skin::{Skin, Text};
 use super::text::{sanitize, wrap};
@@ -58,7 +59,7 @@ impl Page {
     }
 
     /// What stands above the text: what it is, and what is searched for.
-    pub fn heading(&self, skin: &Skin, columns: usize) -> Text {
+    pub fn heading(&self, keys: &Keymap, skin: &Skin, columns: usize) -> Text {
         let title = match &self.content {
             Content::Help => "help",
             Content::Log(_) => "log",
@@ -70,7 +71,7 @@ impl Page {
         if self.filter.is_empty() {
             left.push(skin.dim(" type to search"));
         }
-        skin.spread(Line::from(left), Line::from(skin.dim("Esc closes")), columns)
+        skin.spread(Line::from(left), Line::from(skin.dim(format!("{} closes", keys.say(Action::Escape)))), columns)
     }
 
     pub fn lines(&self, keys: &Keymap, skin: &Skin, columns: usize) -> Vec<Text> {

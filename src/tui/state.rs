@@ -10,10 +10,13 @@ use crate::telemetry::device::DeviceSample;
 
 use super::answer::Answer;
 use super::chats::{Ask, ChatList, Chats};
+use super::clipboard::Connection;
 use super::completion::Completion;
 use super::composer::{Composer, Draft};
 use super::consent::{Consent, Gate};
 use super::conversation::Conversation;
+use super::frames::Pace;
+use super::held::Held;
 use super::keymap::Keymap;
 use super::keys::Context;
 use super::layout::Layout;
@@ -116,6 +119,12 @@ pub struct State {
     /// Those in force.
     pub keys: Keymap,
     pub looks: Looks,
+    pub pace: Pace,
+    pub held: Held,
+    /// The program has the mouse.
+    pub mouse: bool,
+    /// Where the reader sits.
+    pub connection: Connection,
     /// A short message in the footer, gone with the next key.
     pub hint: Option<String>,
     /// When Ctrl-C was pressed.
@@ -157,11 +166,20 @@ impl State {
             models: ModelsState::default(),
             keys: Keymap::default(),
             looks: Looks::new(Depth::Full),
+            pace: Pace::Full,
+            held: Held::default(),
+            mouse: true,
+            connection: Connection::default(),
             hint: None,
             quit_armed: None,
             now,
             dirty: true,
         }
+    }
+
+    pub fn set_pace(&mut self, pace: Pace) {
+        self.pace = pace;
+        self.conversation.move_in_steps(pace == Pace::Low);
     }
 
     pub fn snapshot(&self) -> Option<&EngineSnapshot> {
@@ -256,6 +274,6 @@ impl State {
             EngineState::Ready(_) | EngineState::Failed(_) => None,
         };
         let quit = self.quit_armed.map(|at| at + QUIT_WINDOW);
-        [loading, quit, self.preview.due, self.refresh].into_iter().flatten().min()
+        [loading, quit, self.preview.due, self.refresh, self.held.due()].into_iter().flatten().min()
     }
 }

@@ -7,7 +7,7 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::text::Line;
 
-use super::keys::{Action, Context};
+use super::keys::Action;
 use super::layout::{Layout, Mode};
 use super::panels::{self, Panel};
 use super::skin::{Skin, Text, width};
@@ -20,10 +20,8 @@ pub fn draw(state: &mut State, skin: &Skin, now: Instant, frame: &mut Frame<'_>)
     let layout = state.lay_out();
     let buffer = frame.buffer_mut();
     buffer.set_style(area, skin.theme.text);
-    draw_title(state, skin, &layout, buffer);
-    strip::draw(state, skin, layout.strip, buffer);
     draw_rules(state, skin, &layout, buffer);
-    draw_panels(state, skin, &layout, buffer);
+    draw_instruments(state, skin, &layout, now, buffer);
     let seconds = match state.engine {
         EngineState::Loading { since } => now.saturating_duration_since(since).as_secs(),
         EngineState::Ready(_) | EngineState::Failed(_) => 0,
@@ -44,6 +42,31 @@ pub fn draw(state: &mut State, skin: &Skin, now: Instant, frame: &mut Frame<'_>)
     }
     if let Some(cursor) = cursor {
         frame.set_cursor_position(cursor);
+    }
+}
+
+/// What has numbers that change with each token. At low pace they stand for a while.
+fn draw_instruments(state: &mut State, skin: &Skin, layout: &Layout, now: Instant, buffer: &mut Buffer) {
+    let hold = state.pace.hold().filter(|_| state.busy() && state.page().is_none());
+    // A small screen says everything in its title, also what must be said at once.
+    let title = if layout.mode == Mode::Small { Rect::ZERO } else { layout.title };
+    let is_put = hold.is_some() && state.held.put(layout, &skin.theme, now, buffer);
+    if !is_put || title.is_empty() {
+        draw_title(state, skin, layout, buffer);
+    }
+    if is_put {
+        return;
+    }
+    strip::draw(state, skin, layout.strip, buffer);
+    draw_panels(state, skin, layout, buffer);
+    match hold {
+        Some(hold) => {
+            // The first panel's heading stands in the rule.
+            let beside = layout.divider.union(layout.panels);
+            let beside = Rect { y: layout.top_rule.y, height: beside.bottom() - layout.top_rule.y, ..beside };
+            state.held.keep(&[title, layout.strip, beside], layout, &skin.theme, now + hold, buffer);
+        }
+        None => state.held.let_go(),
     }
 }
 
@@ -94,7 +117,7 @@ fn page_marker(state: &State, skin: &Skin, layout: &Layout) -> Option<Text> {
     let (page, area) = (state.page()?, page_area(layout));
     let height = usize::from(area.height).saturating_sub(1);
     let below = page.lines(&state.keys, skin, area.width.into()).len().saturating_sub(page.top.saturating_add(height));
-    let key = state.keys.key(Context::Compose, Action::PageDown).unwrap_or_default();
+    let key = state.keys.say(Action::PageDown);
     let text = format!(" {} {below} more, {key} ", skin.glyphs.down);
     (below > 0).then(|| Line::from(skin.styled(skin.theme.accent, text)))
 }
@@ -111,7 +134,7 @@ fn marker(state: &State, skin: &Skin) -> Option<Text> {
     let (below, new) = state.conversation.rows_below();
     let (count, word) = if new > 0 { (new, " new") } else { (below, "") };
     let lines = if count == 1 { "line" } else { "lines" };
-    let text = format!(" {} {count}{word} {lines}, End to follow ", skin.glyphs.down);
+    let text = format!(" {} {count}{word} {lines}, {} to follow ", skin.glyphs.down, state.keys.say(Action::End));
     (below > 0).then(|| Line::from(skin.styled(skin.theme.accent, text)))
 }
 
@@ -159,7 +182,7 @@ fn draw_page(state: &mut State, skin: &Skin, area: Rect, buffer: &mut Buffer) {
     let lines = page.lines(&state.keys, skin, columns);
     let last = lines.len().saturating_sub(usize::from(area.height).saturating_sub(1));
     page.top = page.top.min(last);
-    let shown = std::iter::once(page.heading(skin, columns)).chain(lines.into_iter().skip(page.top));
+    let shown = std::iter::once(page.heading(&state.keys, skin, columns)).chain(lines.into_iter().skip(page.top));
     for (y, line) in (area.y..area.bottom()).zip(shown) {
         buffer.set_line(area.x, y, &line, area.width);
     }

@@ -43,8 +43,8 @@ pub fn footer(state: &State, skin: &Skin, columns: usize) -> Option<Text> {
             (Action::GoOn, "more", is_answer),
             (Action::Branch, "branch", true),
             (Action::DeleteMessage, "delete", true),
-            (Action::PreviousVersion, "version before", has_versions),
-            (Action::NextVersion, "next", has_versions),
+            (Action::PreviousVersion, "older", has_versions),
+            (Action::NextVersion, "newer version", has_versions),
             (Action::Escape, "back", true),
         ];
         let actions = actions.into_iter().filter(|(_, _, counts)| *counts).map(|(action, what, _)| (action, what));

@@ -280,6 +280,11 @@ impl Composer {
         self.restore(after);
     }
 
+    /// Something was taken back and nothing was changed since.
+    pub fn can_redo(&self) -> bool {
+        self.undo.has_future()
+    }
+
     fn restore(&mut self, moment: Option<(Draft, usize)>) {
         if let Some((draft, cursor)) = moment {
             (self.draft, self.cursor) = (draft, cursor);

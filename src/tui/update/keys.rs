@@ -37,7 +37,10 @@ pub(super) fn on_key(state: &mut State, key: KeyEvent, now: Instant, effects: &m
         }
         Meaning::Nothing => {}
         Meaning::Do(Action::Interrupt) => interrupt(state, armed, now, effects),
-        Meaning::Do(action) => act(state, action, now, effects),
+        Meaning::Do(action) => {
+            state.held.let_go();
+            act(state, action, now, effects);
+        }
     }
     if state.composer.revision() != revision {
         completion::follow(state, meaning);
@@ -146,7 +149,7 @@ pub(super) fn act(state: &mut State, action: Action, now: Instant, effects: &mut
             typed(state, now);
         }
         // What vi calls so.
-        Action::History if state.composer.is_normal() => {
+        Action::History if state.composer.is_normal() && state.composer.can_redo() => {
             state.composer.redo();
             typed(state, now);
         }

@@ -2,17 +2,19 @@
 //!
 //! Keys are in `keys`, commands in `commands`, the way of a message in `send`, what the engine reports in `engine`,
 //! lists to choose from and pages to read in `list`, the palette of commands in `completion`, what is said of the answers
-//! that follow in `settings`, themes in `looks`, another model in `models`, what is said and kept as a tree in `chats`, what
-//! comes around the composer in `writing`.
+//! that follow in `settings`, themes in `looks`, another model in `models`, what is said and kept as a tree in `chats`,
+//! the mouse in `mouse`, copying in `copy`, what comes around the composer in `writing`.
 
 mod chats;
 mod commands;
 mod completion;
+mod copy;
 mod engine;
 mod keys;
 mod list;
 mod looks;
 mod models;
+mod mouse;
 mod send;
 mod settings;
 mod writing;
@@ -64,6 +66,8 @@ pub fn update(state: &mut State, event: Event, now: Instant) -> Vec<Effect> {
         | Event::HistoryLoaded(_)
         | Event::HistoryLost(_)
         | Event::Edited(_) => writing::on_event(state, event, now, &mut effects),
+        Event::Mouse(mouse) => mouse::on_mouse(state, mouse, now, &mut effects),
+        Event::Clipboard(outcome) => copy::on_outcome(state, outcome, &mut effects),
         Event::EngineLoaded(_)
         | Event::EngineFailed(_)
         | Event::Snapshot(_)
@@ -86,6 +90,9 @@ fn on_tick(state: &mut State, now: Instant, effects: &mut Vec<Effect>) {
     }
     if matches!(state.engine, EngineState::Loading { .. }) {
         state.dirty = true; // it shows how long it takes
+    }
+    if state.held.has_come(now) {
+        state.dirty = true;
     }
     if state.refresh.is_some_and(|due| now >= due) {
         state.refresh = None;
