@@ -4,10 +4,11 @@
 //! from its last paragraph on. The reader's place is an anchor in the text, not a row, so that it survives new text and
 //! a new width. Drawing is `transcript`'s work.
 
-use crate::engine::{ChatMessage, Role};
+use crate::engine::{ChatMessage, Role, Token};
 
 pub use super::block::{AnswerHeader, Block, Kind, Level, Row};
 use super::block::{Mark, Place};
+use super::trace::Took;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Anchor {
@@ -101,6 +102,20 @@ impl Conversation {
     pub fn think(&mut self, block: usize, text: &str) {
         if let Some(block) = self.blocks.get_mut(block) {
             block.think(text);
+        }
+    }
+
+    /// A token of an answer, and how long it took.
+    pub fn add_token(&mut self, block: usize, token: &Token, took: Took) {
+        if let Some(block) = self.blocks.get_mut(block) {
+            block.push_token(token, took);
+        }
+    }
+
+    /// What was held back until an answer's end.
+    pub fn add_trailing(&mut self, block: usize, thinking: &str, text: &str) {
+        if let Some(block) = self.blocks.get_mut(block) {
+            block.push_trailing(thinking, text);
         }
     }
 
@@ -297,6 +312,16 @@ impl Conversation {
         };
         self.view = View::At { top: self.anchor(top), seen };
         self.note_seen();
+    }
+
+    /// Brings a place of a block's text, or of its thinking, into a view of this height.
+    pub fn reveal_text(&mut self, block: usize, at: usize, thinks: bool) {
+        let Some(found) = self.blocks.get(block) else { return };
+        let row = self.above.get(block).copied().unwrap_or(0) + found.row_at(at, thinks);
+        let top = self.top_row();
+        if !(top..top + self.height).contains(&row) {
+            self.scroll_to(row.saturating_sub(self.height / 3));
+        }
     }
 
     pub fn follow(&mut self) {

@@ -64,6 +64,12 @@ struct Driver {
     clipboard: Clipboard,
 }
 
+/// What is kept for later sessions, and where.
+pub struct Kept {
+    pub history: Option<PathBuf>,
+    pub chats: Option<ChatOptions>,
+}
+
 /// Runs until the reader quits or the terminal is gone.
 pub fn run(
     state: State,
@@ -72,8 +78,7 @@ pub fn run(
     models: Option<Arc<dyn Models>>,
     sample: Option<Sample>,
     books: Option<Books>,
-    history: Option<PathBuf>,
-    chats: Option<ChatOptions>,
+    kept: Kept,
 ) -> io::Result<Exit> {
     terminal::install_panic_hook();
     let (sender, receiver) = unbounded_channel();
@@ -105,7 +110,7 @@ pub fn run(
         stream: None,
         switcher: Switcher::new(models),
         books,
-        errands: Errands::new(events(&sender), history)?,
+        errands: Errands::new(events(&sender), kept.history)?,
         pause,
         tab: None,
         shelf: None,
@@ -113,7 +118,7 @@ pub fn run(
         limiter: FrameLimiter::default(),
         clipboard,
     };
-    if let Some(chats) = chats {
+    if let Some(chats) = kept.chats {
         driver.open_shelf(chats)?;
     }
     let result = runtime.block_on(driver.run(receiver));

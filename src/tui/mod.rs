@@ -50,6 +50,8 @@ mod terminal;
 pub(crate) mod text;
 mod theme;
 mod title;
+mod token_mark;
+mod trace;
 mod transcript;
 mod update;
 mod view;
@@ -61,7 +63,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use crate::bill::Books;
-use crate::config::{Editing, KeySettings, ScreenSettings};
+use crate::config::{Editing, KeySettings, Panels, ScreenSettings};
 use crate::engine::AnswerSettings;
 use crate::telemetry::device::DeviceSample;
 
@@ -149,10 +151,11 @@ pub fn run(options: TuiOptions) -> Result<Exit, TuiError> {
     state.set_pace(frames::Pace::new(options.screen.pace, connection.over_ssh));
     state.connection = connection;
     state.mouse = options.screen.mouse;
+    state.panels.hidden = options.screen.panels == Panels::Hidden;
     state.prices = options.books.as_ref().and_then(Books::prices).cloned();
-    let chats = options.chats;
-    if let Some(chats) = &chats {
+    let kept = driver::Kept { history: options.history, chats: options.chats };
+    if let Some(chats) = &kept.chats {
         state.chats = chats::Chats::new(chats);
     }
-    Ok(driver::run(state, skin, options.load, options.models, options.sample, options.books, options.history, chats)?)
+    Ok(driver::run(state, skin, options.load, options.models, options.sample, options.books, kept)?)
 }

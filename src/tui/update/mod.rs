@@ -3,7 +3,7 @@
 //! Keys are in `keys`, commands in `commands`, the way of a message in `send`, what the engine reports in `engine`,
 //! lists to choose from and pages to read in `list`, the palette of commands in `completion`, what is said of the answers
 //! that follow in `settings`, themes in `looks`, another model in `models`, what is said and kept as a tree in `chats`,
-//! the mouse in `mouse`, copying in `copy`, what comes around the composer in `writing`.
+//! the mouse in `mouse`, copying in `copy`, panels in `panels`, what comes around the composer in `writing`.
 
 mod chats;
 mod commands;
@@ -15,6 +15,7 @@ mod list;
 mod looks;
 mod models;
 mod mouse;
+mod panels;
 mod send;
 mod settings;
 mod writing;
@@ -111,6 +112,9 @@ mod tests;
 
 #[cfg(test)]
 mod thinking_tests;
+
+#[cfg(test)]
+mod panels_tests;
 
 #[cfg(test)]
 mod writing_tests;

@@ -26,11 +26,13 @@ fn counted(effects: &[Effect]) -> Option<u64> {
 }
 
 fn read_files(effects: &[Effect]) -> Vec<&str> {
-    let file = |effect| match effect {
-        &Effect::ReadFile(ref path) => Some(path.as_str()),
-        _ => None,
-    };
-    effects.iter().filter_map(file).collect()
+    let mut files = Vec::new();
+    for effect in effects {
+        if let Effect::ReadFile(path) = effect {
+            files.push(path.as_str());
+        }
+    }
+    files
 }
 
 fn read(desk: &mut Desk, mentioned: &str, path: &str) -> Vec<Effect> {
