@@ -120,6 +120,9 @@ pub fn plan(request: ChatRequest, wishes: &Wishes, engine: &EngineSnapshot) -> R
     Ok(Plan { request, start })
 }
 
+/// Why a server is not in a race by itself: what goes there may cost something.
+const UNNAMED: &str = "races only where it is named, as by `ortalk race --lanes cpu,remote`";
+
 /// The lanes that were named; without names, those of this machine that can run.
 fn asked<'a>(names: &[LaneId], engine: &'a EngineSnapshot) -> Result<Vec<&'a LaneStatus>, RaceError> {
     let status = |id: LaneId| engine.lanes.iter().find(|lane| lane.id == id);
@@ -131,7 +134,9 @@ fn asked<'a>(names: &[LaneId], engine: &'a EngineSnapshot) -> Result<Vec<&'a Lan
                 let able = able.iter().any(|other| other.id == lane.id);
                 (lane.id, lane.state.hindrance().filter(|_| !able))
             });
-            return Err(RaceError::TooFew(told.collect()));
+            let servers = engine.lanes.iter().filter(|lane| lane.remote.is_some());
+            let unnamed = servers.map(|lane| (lane.id, Some(UNNAMED.to_owned())));
+            return Err(RaceError::TooFew(told.chain(unnamed).collect()));
         }
         return Ok(able);
     }

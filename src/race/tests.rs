@@ -122,6 +122,9 @@ fn what_is_no_race_says_why() {
     assert_eq!(said(&[CPU], &one), "a race is between two lanes at least; cpu was named alone");
     assert_eq!(said(&[CPU, CPU], &one), "cpu was named twice; a race is between different lanes");
     assert_eq!(said(&[], &one), "a race is between two lanes at least, and only cpu can run (npu: no NPU here)");
+    let mut served = one.clone();
+    served.lanes.push(status(LaneId::Remote, false, LaneState::Ready));
+    assert!(said(&[], &served).contains("; remote: races only where it is named"), "{}", said(&[], &served));
     assert_eq!(said(&[CPU, LaneId::Remote], &one), "none of the lanes can run: remote: the settings name no server");
     // One that was named and is not there is told; the other one runs.
     let plan = super::plan(request(), &wishes(&[NPU, CPU]), &one).unwrap();
