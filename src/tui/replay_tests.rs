@@ -136,6 +136,24 @@ fn a_message_is_looked_at_and_left_again_and_nothing_is_done_to_it() {
 }
 
 #[test]
+fn of_the_commands_only_those_for_the_screen_are_taken() {
+    let (recording, _) = recorded(talk);
+    let mut desk = played(&recording, usize::MAX);
+    let blocks = desk.state.conversation.blocks().len();
+    for command in ["clear", "system", "race", "model", "cpu", "regenerate"] {
+        desk.key(KeyCode::F(2));
+        desk.type_text(command);
+        assert!(desk.key(KeyCode::Enter).is_empty());
+        assert!(desk.state.hint.take().is_some_and(|hint| hint.contains("this is a replay")), "{command}");
+        assert_eq!((desk.state.composer.text(), desk.state.conversation.blocks().len()), ("", blocks), "{command}");
+    }
+    desk.key(KeyCode::F(2));
+    desk.type_text("help");
+    desk.key(KeyCode::Enter);
+    assert!(desk.state.page().is_some());
+}
+
+#[test]
 fn an_answer_that_was_made_again_takes_the_place_of_the_old_one() {
     let (mut recording, _) = recorded(talk);
     let prompt = recording.lines.iter().rposition(|timed| matches!(timed.line, Line::Prompt { .. })).unwrap();

@@ -46,7 +46,7 @@ pub fn footer(state: &State, skin: &Skin, columns: usize) -> Option<Text> {
             (Action::CopyMessage, "copy", true),
             (Action::EditMessage, "edit", lives && !is_answer),
             (Action::AnswerAgain, "again", lives),
-            (Action::GoOn, "more", lives && is_answer),
+            (Action::GoOn, "more", lives && is_answer && state.chats.tree.head() == Some(id)),
             (Action::Branch, "branch", lives),
             (Action::DeleteMessage, "delete", lives),
             (Action::PreviousVersion, "older", has_versions),

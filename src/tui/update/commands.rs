@@ -13,11 +13,29 @@ use super::super::page::Page;
 use super::super::state::{Overlay, State};
 use super::super::text;
 use super::send::cancel;
-use super::{chats, copy, looks, models, mouse, race, settings};
+use super::{chats, copy, looks, models, mouse, race, replay, settings};
+
+/// Neither the conversation nor the answers that follow are changed by it.
+fn is_for_the_screen(command: &Typed<'_>) -> bool {
+    matches!(
+        command,
+        Typed::Quit
+            | Typed::Help
+            | Typed::Log
+            | Typed::Markdown(_)
+            | Typed::Copy(_)
+            | Typed::Mouse(_)
+            | Typed::Theme(_)
+    )
+}
 
 pub(super) fn run_command(state: &mut State, now: Instant, effects: &mut Vec<Effect>) {
     let typed = state.composer.text().to_string();
-    match command::parse(&typed) {
+    let command = command::parse(&typed);
+    if state.replay.is_some() && !is_for_the_screen(&command) {
+        return replay::say_that_nobody_answers(state);
+    }
+    match command {
         Typed::Quit => effects.push(Effect::Quit(Exit::Quit)),
         Typed::Help => {
             state.composer.take();

@@ -12,6 +12,7 @@ use super::super::keys::Action;
 use super::super::picker::{Picker, Purpose};
 use super::super::state::{Overlay, State};
 use super::commands::run_command;
+use super::replay;
 use super::send::{send, typed};
 
 /// The composer's text is another one since this key: what was typed opens the palette, what was put there does not.
@@ -88,6 +89,9 @@ pub fn choose(state: &mut State, id: &str, now: Instant, effects: &mut Vec<Effec
     if !items.is_empty() && !command.contains(' ') {
         state.overlay = Some(Overlay::List(Picker::new(Purpose::Command, command, items)));
         return;
+    }
+    if state.replay.is_some() {
+        return replay::say_that_nobody_answers(state);
     }
     state.composer.move_cursor(Motion::Start);
     state.composer.insert(id);
