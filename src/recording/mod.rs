@@ -136,6 +136,9 @@ pub enum Line {
     Unknown,
 }
 
+/// No recording is larger, in bytes: days of answers.
+const LARGEST: u64 = 1 << 30;
+
 #[derive(Debug, thiserror::Error)]
 pub enum RecordingError {
     #[error("'{}' is there already; a recording is never written over, so name another file or move that one away", .0.display())]
@@ -144,6 +147,8 @@ pub enum RecordingError {
     Write { path: PathBuf, error: std::io::Error },
     #[error("the recording '{}' cannot be read: {error}", path.display())]
     Read { path: PathBuf, error: std::io::Error },
+    #[error("'{}' has more than {} GiB; no recording is so large", .0.display(), LARGEST >> 30)]
+    TooLarge(PathBuf),
     #[error("'{}' is no recording of ortalk: its first line must be an object with \"format\": \"{FORMAT}\"", .0.display())]
     Foreign(PathBuf),
     #[error(

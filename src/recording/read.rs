@@ -1,9 +1,11 @@
 //! Reads a recording. Any bytes give a recording or an error that says which line is wrong.
 
+use std::fs::File;
+use std::io::Read;
 use std::path::Path;
 use std::time::Duration;
 
-use super::{FORMAT, Header, Line, RecordingError, Timed, VERSION};
+use super::{FORMAT, Header, LARGEST, Line, RecordingError, Timed, VERSION};
 
 /// No run is longer; a number beyond it is nonsense.
 const LONGEST_MS: f64 = 365.0 * 86_400e3;
@@ -31,8 +33,17 @@ impl Recording {
 }
 
 pub fn read(path: &Path, completeness: Completeness) -> Result<Recording, RecordingError> {
-    let text = std::fs::read(path).map_err(|error| RecordingError::Read { path: path.to_owned(), error })?;
-    parse(&text, path, completeness)
+    let unreadable = |error| RecordingError::Read { path: path.to_owned(), error };
+    let file = File::open(path).map_err(unreadable)?;
+    let mut text = Vec::new();
+    // A device may have no end.
+    if file.metadata().map_err(unreadable)?.len() <= LARGEST {
+        file.take(LARGEST + 1).read_to_end(&mut text).map_err(unreadable)?;
+        if text.len() as u64 <= LARGEST {
+            return parse(&text, path, completeness);
+        }
+    }
+    Err(RecordingError::TooLarge(path.to_owned()))
 }
 
 /// `path` is for errors.

@@ -207,3 +207,11 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn what_is_too_large_for_a_recording_is_not_read() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    file.as_file().set_len(LARGEST + 1).unwrap();
+    let error = read(file.path(), Completeness::Partial).unwrap_err().to_string();
+    assert!(error.ends_with("has more than 1 GiB; no recording is so large"), "{error}");
+}

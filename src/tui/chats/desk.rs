@@ -97,7 +97,11 @@ fn export(file: &Path, text: &str) -> Result<String, String> {
     let whole = whole_path(file);
     let shown = whole.display();
     let mut options = File::options();
-    match options.write(true).create_new(true).open(&whole).and_then(|mut file| file.write_all(text.as_bytes())) {
+    let written = options.write(true).create_new(true).open(&whole).map(|mut file| {
+        // A piece of a file would stand in the way of the next try.
+        file.write_all(text.as_bytes()).inspect_err(|_| drop(std::fs::remove_file(&whole)))
+    });
+    match written.flatten() {
         Ok(()) => Ok(shown.to_string()),
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
             Err(format!("'{shown}' is there already; give another name"))
