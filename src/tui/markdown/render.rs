@@ -389,7 +389,7 @@ impl<'t> Renderer<'t> {
         }
         // The last line is open while it is written.
         let ends = source.end < self.text.trim_end().len();
-        if ends || if code.fenced { fence::is_closed(self.text, source) } else { false } {
+        if ends || code.fenced && fence::is_closed(self.text, source) {
             let at = source.end.saturating_sub(1).max(source.start);
             self.push_row(at, vec![Piece::sign(Sign::Rule, room, Role::Border, at)]);
         }
