@@ -13,7 +13,7 @@ use crate::model::ProviderOptions;
 
 pub use keys::{Chords, KeySetting, KeySettings};
 pub use remote::{Privacy, RemotePlace, RemoteSettings};
-pub use screen::{Colours, Pace, ScreenSettings, Unicode};
+pub use screen::{Colours, Pace, Panels, ScreenSettings, Unicode};
 
 /// The settings file. Every key may be left out; an unknown key is an error, so that a typing mistake is noticed.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]

@@ -8,13 +8,14 @@ pub struct ScreenSettings {
     pub unicode: Unicode,
     pub colours: Colours,
     pub pace: Pace,
+    pub panels: Panels,
     /// Whether the chat takes the mouse; the terminal's own selection then needs Shift.
     pub mouse: bool,
 }
 
 impl Default for ScreenSettings {
     fn default() -> Self {
-        Self { unicode: Unicode::Auto, colours: Colours::Auto, pace: Pace::Auto, mouse: true }
+        Self { unicode: Unicode::Auto, colours: Colours::Auto, pace: Pace::Auto, panels: Panels::Auto, mouse: true }
     }
 }
 
@@ -58,6 +59,16 @@ pub enum Pace {
     Low,
 }
 
+/// The panels beside or above the conversation, as the chat opens.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Panels {
+    /// Where there is room for them.
+    #[default]
+    Auto,
+    Hidden,
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -65,14 +76,21 @@ mod tests {
     #[test]
     fn each_key_has_its_values_and_a_wrong_one_is_told_with_them() {
         let settings: ScreenSettings =
-            toml::from_str("unicode = 'ascii'\ncolours = '256'\npace = 'low'\nmouse = false").unwrap();
-        let expected =
-            ScreenSettings { unicode: Unicode::Ascii, colours: Colours::Indexed, pace: Pace::Low, mouse: false };
+            toml::from_str("unicode = 'ascii'\ncolours = '256'\npace = 'low'\npanels = 'hidden'\nmouse = false")
+                .unwrap();
+        let expected = ScreenSettings {
+            unicode: Unicode::Ascii,
+            colours: Colours::Indexed,
+            pace: Pace::Low,
+            panels: Panels::Hidden,
+            mouse: false,
+        };
         assert_eq!(settings, expected);
         assert_eq!(toml::from_str::<ScreenSettings>("").unwrap(), ScreenSettings::default());
         for (text, words) in [
             ("colours = '8'", "expected one of `auto`, `none`, `16`, `256`, `full`"),
             ("pace = 'slow'", "expected one of `auto`, `full`, `low`"),
+            ("panels = 'off'", "expected `auto` or `hidden`"),
             ("unicode = 'utf8'", "expected one of `auto`, `always`, `ascii`"),
             ("mice = true", "unknown field `mice`"),
         ] {

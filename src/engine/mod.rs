@@ -66,7 +66,7 @@ pub use lanes::RatesListener;
 pub use parameters::{Parameter, ParameterError};
 pub use prompt::PromptError;
 pub use prompt_parts::PromptParts;
-pub use remote_lane::{ASSUMED_CONTEXT, REMOTE_PROVIDER, RemoteOptions, RemoteServer, remote_lane};
+pub use remote_lane::{ASSUMED_CONTEXT, GO_ON, REMOTE_PROVIDER, RemoteOptions, RemoteServer, remote_lane};
 pub use request::{
     AnswerFormat, AnswerSettings, ChatMessage, ChatRequest, CompletionRequest, MeasureRequest, MeasuredPrompt,
     RawPrompt, Role, Sampling,

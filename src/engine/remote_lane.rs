@@ -43,7 +43,8 @@ const MOST_REFUSALS: usize = 6;
 const MOST_STOPS: usize = 4;
 
 /// What is asked of a model whose server would begin a new answer instead of going on with one.
-const GO_ON: &str = "Your answer was interrupted. Go on exactly where it ended, without repeating anything of it.";
+/// What a server is asked that has no field for it.
+pub const GO_ON: &str = "Your answer was interrupted. Go on exactly where it ended, without repeating anything of it.";
 
 pub struct RemoteOptions {
     pub endpoint: Endpoint,

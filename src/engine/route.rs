@@ -164,6 +164,15 @@ pub struct RoutingDecision {
     pub rejected: Vec<Rejection>,
 }
 
+impl RoutingDecision {
+    /// Tokens per second that the predictions count with: of the expected answer, in the time after the first token.
+    pub fn predicted_rate(&self) -> Option<f64> {
+        let seconds = self.predicted_total?.checked_sub(self.predicted_ttft?)?.as_secs_f64();
+        let expected = self.answer_tokens.min(EXPECTED_ANSWER);
+        (seconds > 0.0 && expected > 0).then(|| expected as f64 / seconds)
+    }
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Rule {

@@ -1,5 +1,7 @@
 //! A conversation for others to read: Markdown of the way that is shown, or JSON of all of it.
 
+use std::collections::HashSet;
+
 use serde::Serialize;
 use serde_json::Value;
 
@@ -97,7 +99,7 @@ pub fn json(tree: &Tree, id: Option<&str>) -> Value {
         head: Option<u32>,
         messages: Vec<Value>,
     }
-    let path: Vec<u32> = tree.path().iter().map(|message| message.id).collect();
+    let path: HashSet<u32> = tree.path().iter().map(|message| message.id).collect();
     let conversation = Conversation {
         schema: SCHEMA,
         id,

@@ -205,11 +205,11 @@ mod tests {
         };
         assert_eq!(found(""), [rivers.clone(), hills.clone()]);
         assert_eq!(found("name"), [rivers.clone(), hills.clone()]);
-        assert_eq!(found("HILL montmartre"), [hills.clone()]);
-        assert_eq!(found("ångström loire"), [rivers.clone()]);
+        assert_eq!(found("HILL montmartre"), std::slice::from_ref(&hills));
+        assert_eq!(found("ångström loire"), std::slice::from_ref(&rivers));
         assert_eq!(found("loire hill"), [""; 0]);
         store.delete(&hills).unwrap();
-        assert_eq!(found("name"), [rivers.clone()]);
+        assert_eq!(found("name"), std::slice::from_ref(&rivers));
         assert_eq!(library.deleted().unwrap()[0].title, "Name a hill");
 
         let row = &library.find("loire").unwrap()[0];

@@ -1,7 +1,7 @@
 //! A conversation as a tree: each message knows the one that it follows, so that an edited question and a second answer
 //! stand beside the first ones. The head says which way through the tree is the conversation as it is shown and sent.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use chrono::{DateTime, Utc};
 
@@ -110,8 +110,10 @@ impl Tree {
         }
         self.places.insert(id, self.messages.len());
         self.children.entry(message.parent).or_default().push(id);
+        // The head is visible, and so is what follows it; that is nearly every message.
+        let visible = message.parent == self.head || message.parent.is_none_or(|parent| self.is_visible(parent));
         self.messages.push(message);
-        if self.is_visible(id) {
+        if visible {
             self.head = Some(id);
         }
     }
@@ -197,7 +199,15 @@ impl Tree {
 
     /// Those that were not deleted.
     pub fn visible(&self) -> impl Iterator<Item = &Message> {
-        self.messages.iter().filter(|message| self.is_visible(message.id))
+        // A parent comes before its children, so each message is looked at once.
+        let mut hidden = HashSet::new();
+        self.messages.iter().filter(move |message| {
+            let is_hidden = message.deleted || message.parent.is_some_and(|parent| hidden.contains(&parent));
+            if is_hidden {
+                hidden.insert(message.id);
+            }
+            !is_hidden
+        })
     }
 
     pub fn is_empty(&self) -> bool {
@@ -332,6 +342,7 @@ mod tests {
         tree.apply(&Record::Delete(1));
         // The other answer is shown in its place.
         assert_eq!((path(&tree), tree.siblings(4)), (vec![0, 4], vec![4]));
+        assert_eq!(tree.visible().map(|message| message.id).collect::<Vec<_>>(), [0, 4, 5]);
         assert!(!tree.is_visible(3) && tree.is_visible(4) && !tree.is_visible(99));
         tree.apply(&Record::Head(Some(3)));
         assert_eq!(path(&tree), [0, 4], "no way leads to what was deleted");

@@ -39,6 +39,13 @@ pub fn summarize(latencies: &[Duration]) -> Option<LatencySummary> {
     })
 }
 
+/// By nearest rank, as `LatencySummary::p50`; `None` for no latencies at all.
+pub fn median(latencies: &[Duration]) -> Option<Duration> {
+    let mut values = latencies.to_vec();
+    let rank = nearest_rank(values.len(), 50).checked_sub(1).filter(|rank| *rank < values.len())?;
+    Some(*values.select_nth_unstable(rank).1)
+}
+
 /// Tokens per second over these latencies; `None` where they took no time.
 pub fn tokens_per_second(latencies: &[Duration]) -> Option<f64> {
     let seconds: f64 = latencies.iter().map(Duration::as_secs_f64).sum();
@@ -62,6 +69,7 @@ mod tests {
     fn nothing_measured_gives_nothing() {
         assert_eq!(summarize(&[]), None);
         assert_eq!(tokens_per_second(&[]), None);
+        assert_eq!(median(&[]), None);
     }
 
     #[test]
@@ -81,6 +89,7 @@ mod tests {
         assert!((s.mean.as_secs_f64() - 0.005).abs() < 1e-9);
         assert!((s.std_dev.as_secs_f64() - 0.002).abs() < 1e-9);
         assert_eq!(s.p50, Duration::from_millis(4)); // rank ceil(8 * 0.5) = 4
+        assert_eq!(median(&ms(&[9, 2, 4, 5, 4, 7, 4, 5])), Some(s.p50));
         assert_eq!(s.p95, Duration::from_millis(9)); // rank ceil(7.6) = 8
     }
 

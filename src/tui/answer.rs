@@ -7,6 +7,8 @@ use std::time::{Duration, Instant};
 use crate::engine::{Finished, GenerationEvent, LaneChange, LaneId, PrefillProgress, RoutingDecision};
 use crate::telemetry::latency::tokens_per_second;
 
+use super::trace::Took;
+
 #[derive(Debug, Clone)]
 pub struct Answer {
     /// The conversation's block that it fills.
@@ -96,9 +98,26 @@ impl Answer {
         }
     }
 
+    /// The lane that it is on runs on a simulator.
+    pub fn is_emulated(&self) -> bool {
+        let decided = || self.decision.as_ref().is_some_and(|decision| decision.emulated);
+        self.change.as_ref().map_or_else(decided, |change| change.emulated)
+    }
+
     pub fn ttft(&self) -> Option<Duration> {
         let reported = self.finished.as_ref().and_then(|finished| finished.timings.ttft);
         reported.or_else(|| self.first_token.map(|at| at.saturating_duration_since(self.submitted)))
+    }
+
+    /// How long the newest token took.
+    pub fn newest(&self) -> Took {
+        match self.latencies.last() {
+            Some(latency) => Took { time: *latency, first: false },
+            None => {
+                let at = self.first_token.unwrap_or(self.submitted);
+                Took { time: at.saturating_duration_since(self.submitted), first: true }
+            }
+        }
     }
 
     /// Time between each token and the one before it.

@@ -1,12 +1,13 @@
 //! One block of the conversation: its text, the thinking before it, ortalk's remarks in it, and the rows that they take at a
 //! width.
 
-use crate::engine::LaneId;
+use crate::engine::{LaneId, Token};
 
 use super::markdown::{Budget, Highlighter, Markdown};
 use super::text::rows::{Content, Piece, Role, Rows, TextRow};
 use super::text::sanitize::Sanitizer;
 use super::text::wrap;
+use super::trace::{Took, Trace, TracedToken};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Level {
@@ -55,6 +56,8 @@ pub struct Block {
     thought: Thought,
     /// Remarks of ortalk's within an answer, in the order of their places; the model never sees them.
     pub(super) marks: Vec<Mark>,
+    /// The tokens that the text came in, where this program was there.
+    pub(super) trace: Trace,
     pub(super) wrapped: Wrapped,
     highlighter: Highlighter,
 }
@@ -170,6 +173,7 @@ impl Block {
             sanitizer: Sanitizer::default(),
             thought: Thought::default(),
             marks: Vec::new(),
+            trace: Trace::default(),
             wrapped: Wrapped::default(),
             highlighter: Highlighter::default(),
         };
@@ -185,6 +189,27 @@ impl Block {
     pub(super) fn think(&mut self, text: &str) {
         let Thought { shown, sanitizer } = &mut self.thought;
         sanitizer.push(text, shown);
+    }
+
+    /// One token of the answer or of the thinking before it.
+    pub(super) fn push_token(&mut self, token: &Token, took: Took) {
+        let length = |block: &Self| if token.thinks { block.thought.shown.len() } else { block.shown.len() };
+        let start = length(self);
+        self.think(&token.thinking);
+        self.push(&token.text);
+        self.trace.add(TracedToken::new(start..length(self), token.thinks, took, token.lane));
+    }
+
+    /// Text that was held back until the answer's end.
+    pub(super) fn push_trailing(&mut self, thinking: &str, text: &str) {
+        self.think(thinking);
+        self.push(text);
+        self.trace.stretch(true, self.thought.shown.len());
+        self.trace.stretch(false, self.shown.len());
+    }
+
+    pub fn trace(&self) -> &Trace {
+        &self.trace
     }
 
     pub fn shown(&self) -> &str {
@@ -340,6 +365,16 @@ impl Block {
             }
             Place::Ending(index) => self.top_rows() + self.body_rows() + index.min(self.wrapped.ending.len()),
         }
+    }
+
+    /// The row with this place of the text, or of the thinking.
+    pub(super) fn row_at(&self, at: usize, thinks: bool) -> usize {
+        if thinks {
+            let line = self.wrapped.thought.partition_point(|line| line.start <= at);
+            return self.row_of(Place::Thinking(line));
+        }
+        let (start, number) = self.wrapped.body.rows().place(self.wrapped.body.rows().at(at));
+        self.row_of(Place::Text { start, number })
     }
 
     pub(super) fn place_of(&self, index: usize) -> Place {

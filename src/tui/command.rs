@@ -98,10 +98,27 @@ pub const COMMANDS: &[Command] = &[
         },
     },
     Command {
+        name: "/copy",
+        takes: "nothing, 'code', or 'code' and its number",
+        help: "copy the last answer, or code in it",
+        parse: |rest| Some(Typed::Copy(copying(rest)?)),
+    },
+    Command {
         name: "/theme",
         takes: "a theme's name, or nothing",
         help: "choose a colour theme",
         parse: |rest| Some(Typed::Theme(rest)),
+    },
+    Command {
+        name: "/mouse",
+        takes: "on, off, or nothing",
+        help: "take the mouse, or leave it alone",
+        parse: |rest| match rest {
+            "" => Some(Typed::Mouse(None)),
+            "on" => Some(Typed::Mouse(Some(true))),
+            "off" => Some(Typed::Mouse(Some(false))),
+            _ => None,
+        },
     },
     Command {
         name: "/open",
@@ -175,6 +192,16 @@ const NPU: Option<LaneId> = Some(LaneId::Npu);
 const CPU: Option<LaneId> = Some(LaneId::Cpu);
 const REMOTE: Option<LaneId> = Some(LaneId::Remote);
 
+/// Code is counted from 1.
+fn copying(rest: &str) -> Option<Copying> {
+    match rest.split_once(char::is_whitespace) {
+        None if rest.is_empty() => Some(Copying::Answer),
+        None => (rest == "code").then_some(Copying::Code(None)),
+        Some(("code", number)) => Some(Copying::Code(Some(number.trim().parse().ok().filter(|n| *n > 0)?))),
+        Some(_) => None,
+    }
+}
+
 #[allow(clippy::unnecessary_wraps)] // as the table wants it
 fn chats(command: ChatCommand<'_>) -> Option<Typed<'_>> {
     Some(Typed::Chats(command))
@@ -218,6 +245,9 @@ pub enum Typed<'a> {
     Think(bool),
     /// Show answers as what their markdown means, or as they were written.
     Markdown(bool),
+    Copy(Copying),
+    /// Take the mouse or leave it; `None` changes which.
+    Mouse(Option<bool>),
     /// The model of this name; an empty one shows the list.
     Model(&'a str),
     /// The colour theme of this name; an empty one shows the list.
@@ -254,6 +284,14 @@ pub struct Message<'a> {
     pub text: &'a str,
     /// In place of what holds for all messages, `None` within being the router's choice.
     pub lane: Option<Option<LaneId>>,
+}
+
+/// What of the last answer is copied.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Copying {
+    Answer,
+    /// The block of code with this number, from 1; without one, the last.
+    Code(Option<usize>),
 }
 
 pub fn parse(typed: &str) -> Typed<'_> {
@@ -308,6 +346,12 @@ mod tests {
             ("/think\noff", Typed::Think(false)),
             ("/think about it", Typed::Misused { word: "/think", takes: "on or off" }),
             ("/markdown off", Typed::Markdown(false)),
+            ("/copy", Typed::Copy(Copying::Answer)),
+            ("/copy code", Typed::Copy(Copying::Code(None))),
+            ("/copy code  2", Typed::Copy(Copying::Code(Some(2)))),
+            ("/copy code 0", Typed::Misused { word: "/copy", takes: "nothing, 'code', or 'code' and its number" }),
+            ("/copy that", Typed::Misused { word: "/copy", takes: "nothing, 'code', or 'code' and its number" }),
+            ("/theme ", Typed::Theme("")),
             ("/lane npu", Typed::Lane(npu)),
             ("/lane", Typed::Misused { word: "/lane", takes: "npu, cpu, remote or auto" }),
             ("/policy", Typed::Policy(None)),
@@ -316,6 +360,8 @@ mod tests {
             ("/system Be\nbrief. ", Typed::System("Be\nbrief.")),
             ("/set temperature  0.7", Typed::Set { name: "temperature", value: "0.7" }),
             ("/set", Typed::Set { name: "", value: "" }),
+            ("/mouse", Typed::Mouse(None)),
+            ("/mouse off", Typed::Mouse(Some(false))),
             ("/quit", Typed::Quit),
             ("/exit ", Typed::Quit),
             ("/quit now", Typed::Misused { word: "/quit", takes: "nothing behind it" }),

@@ -8,6 +8,7 @@ use super::chats;
 use super::consent::{self, Gate};
 use super::keys::{Action, Context};
 use super::layout::{COMPOSER_MARGIN, Layout, Mode};
+use super::panels;
 use super::skin::{Skin, Text, width};
 use super::state::{EngineState, State};
 use super::text::sanitize::one_line;
@@ -116,7 +117,10 @@ pub fn message(state: &State, skin: &Skin) -> Option<Text> {
     if state.gate == Gate::Asking {
         return Some(Line::from(skin.styled(skin.theme.warning, format!("   {}", consent::keys(state)))));
     }
-    let Some(hint) = &state.hint else { return chats::view::footer(state, skin, state.columns.into()) };
+    let Some(hint) = &state.hint else {
+        let columns = usize::from(state.columns);
+        return chats::view::footer(state, skin, columns).or_else(|| panels::view::footer(state, skin, columns));
+    };
     Some(Line::from(skin.styled(skin.theme.warning, format!("   {hint}"))))
 }
 

@@ -4,11 +4,12 @@
 //! from its last paragraph on. The reader's place is an anchor in the text, not a row, so that it survives new text and
 //! a new width. Drawing is `transcript`'s work.
 
-use crate::engine::{ChatMessage, Role};
+use crate::engine::{ChatMessage, Role, Token};
 
 pub use super::block::{AnswerHeader, Block, Kind, Level, Row};
 use super::block::{Mark, Place, Reading, is_code};
 use super::markdown::Budget;
+use super::trace::Took;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Anchor {
@@ -35,12 +36,21 @@ pub struct Conversation {
     reading: Reading,
     height: usize,
     unread: bool,
+    /// Text that is followed moves up by several rows at a time.
+    in_steps: bool,
 }
 
 impl Default for Conversation {
     fn default() -> Self {
-        let reading = Reading { columns: 1, unfolded: false, source: false };
-        Self { blocks: Vec::new(), above: vec![0], view: View::Follow, reading, height: 1, unread: false }
+        Self {
+            blocks: Vec::new(),
+            above: vec![0],
+            view: View::Follow,
+            reading: Reading { columns: 1, unfolded: false, source: false },
+            height: 1,
+            unread: false,
+            in_steps: false,
+        }
     }
 }
 
@@ -92,6 +102,20 @@ impl Conversation {
     pub fn think(&mut self, block: usize, text: &str) {
         if let Some(block) = self.blocks.get_mut(block) {
             block.think(text);
+        }
+    }
+
+    /// A token of an answer, and how long it took.
+    pub fn add_token(&mut self, block: usize, token: &Token, took: Took) {
+        if let Some(block) = self.blocks.get_mut(block) {
+            block.push_token(token, took);
+        }
+    }
+
+    /// What was held back until an answer's end.
+    pub fn add_trailing(&mut self, block: usize, thinking: &str, text: &str) {
+        if let Some(block) = self.blocks.get_mut(block) {
+            block.push_trailing(thinking, text);
         }
     }
 
@@ -255,13 +279,29 @@ impl Conversation {
         self.above.partition_point(|above| *above <= row).saturating_sub(1)
     }
 
+    /// Whether text that is followed moves up by several rows at a time: each move sends most of the screen.
+    pub fn move_in_steps(&mut self, in_steps: bool) {
+        self.in_steps = in_steps;
+    }
+
+    /// The rows of a step, which stand empty below the text at first.
+    fn step(&self) -> usize {
+        (self.height / 4).clamp(1, 8)
+    }
+
     /// The first row in view.
     pub fn top_row(&self) -> usize {
         let last_top = self.total_rows().saturating_sub(self.height);
         match self.view {
+            View::Follow if self.in_steps => last_top.next_multiple_of(self.step()),
             View::Follow => last_top,
             View::At { top, .. } => self.row_of(top).min(last_top),
         }
+    }
+
+    /// Rows of the view.
+    pub fn height(&self) -> usize {
+        self.height
     }
 
     pub fn is_following(&self) -> bool {
@@ -279,7 +319,8 @@ impl Conversation {
     }
 
     pub fn scroll_by(&mut self, rows: isize) {
-        let top = self.top_row().saturating_add_signed(rows);
+        let last_top = self.total_rows().saturating_sub(self.height);
+        let top = self.top_row().min(last_top).saturating_add_signed(rows);
         self.scroll_to(top);
     }
 
@@ -302,12 +343,22 @@ impl Conversation {
         self.note_seen();
     }
 
+    /// Brings a place of a block's text, or of its thinking, into a view of this height.
+    pub fn reveal_text(&mut self, block: usize, at: usize, thinks: bool) {
+        let Some(found) = self.blocks.get(block) else { return };
+        let row = self.above.get(block).copied().unwrap_or(0) + found.row_at(at, thinks);
+        let top = self.top_row();
+        if !(top..top + self.height).contains(&row) {
+            self.scroll_to(row.saturating_sub(self.height / 3));
+        }
+    }
+
     pub fn follow(&mut self) {
         self.view = View::Follow;
     }
 
     pub fn clear(&mut self) {
-        *self = Self { reading: self.reading, height: self.height, ..Self::default() };
+        *self = Self { reading: self.reading, height: self.height, in_steps: self.in_steps, ..Self::default() };
     }
 
     /// The rows in view: which block, and what of it.

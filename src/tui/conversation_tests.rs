@@ -197,3 +197,30 @@ fn a_reader_keeps_the_place_among_remarks() {
         assert_eq!(rows(&c), before, "{top}");
     }
 }
+
+/// What is followed at low pace: the text's end is always in view, and moves seldom.
+#[test]
+fn followed_text_moves_in_steps() {
+    let mut conversation = Conversation::default();
+    conversation.move_in_steps(true);
+    conversation.add(Kind::Notice(Level::Info), "line");
+    let (height, mut tops) = (20, Vec::new());
+    for rows in 1..=60 {
+        conversation.lay_out(40, height);
+        let top = conversation.top_row();
+        assert_eq!(conversation.total_rows(), rows);
+        assert!(top + height >= rows && top < rows && top % 5 == 0, "{top} of {rows}");
+        assert!(conversation.is_following() && conversation.rows_below() == (0, 0));
+        assert!(conversation.visible().len() <= height);
+        tops.push(top);
+        conversation.append(0, "\nline");
+    }
+    tops.dedup();
+    assert_eq!(tops, [0, 5, 10, 15, 20, 25, 30, 35, 40]);
+    // One row up is one row up from the last full view, and the reader stays there.
+    conversation.lay_out(40, height);
+    conversation.scroll_by(-1);
+    assert_eq!(conversation.top_row(), 61 - 20 - 1);
+    conversation.scroll_by(1);
+    assert!(conversation.is_following());
+}

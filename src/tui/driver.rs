@@ -15,6 +15,7 @@ use crate::log_file;
 
 use super::backend::{Backend, Models, OpenedModel, RefusedModel};
 use super::chats::{ChatOptions, Shelf, Wish};
+use super::clipboard::Clipboard;
 use super::event::{Effect, Event, Exit, SuspendedBy};
 use super::frames::FrameLimiter;
 use super::skin::Skin;
@@ -55,6 +56,7 @@ struct Driver {
     shelf: Option<Shelf>,
     sender: UnboundedSender<Message>,
     limiter: FrameLimiter,
+    clipboard: Clipboard,
 }
 
 /// Runs until the reader quits or the terminal is gone.
@@ -77,13 +79,17 @@ pub fn run(
         },
         terminal::give_back,
     )?;
-    let screen = Screen::enter(&state.log_file)?;
+    let screen = Screen::enter(&state.log_file, state.mouse)?;
     let (keys, open) = (sender.clone(), sender.clone());
     input::spawn(move |event| keys.send(Message::Event(event)).is_ok(), move || !open.is_closed())?;
     let loader = spawn_loader(load, sender.clone())?;
     if let Some(sample) = sample {
         spawn_sampler(sample, sender.clone())?;
     }
+    let copies = sender.clone();
+    let clipboard = Clipboard::new(state.connection, move |outcome| {
+        let _ = copies.send(Message::Event(Event::Clipboard(outcome)));
+    });
     let mut driver = Driver {
         state,
         skin,
@@ -96,6 +102,7 @@ pub fn run(
         shelf: None,
         sender,
         limiter: FrameLimiter::default(),
+        clipboard,
     };
     if let Some(chats) = chats {
         driver.open_shelf(chats)?;
@@ -144,7 +151,7 @@ impl Driver {
     async fn run(&mut self, mut receiver: UnboundedReceiver<Message>) -> io::Result<Exit> {
         loop {
             let now = Instant::now();
-            let frame = self.state.dirty.then(|| self.limiter.next(now));
+            let frame = self.state.dirty.then(|| self.limiter.next(now, self.state.pace));
             if frame.is_some_and(|at| at <= now) {
                 self.draw(now)?;
                 continue;
@@ -304,12 +311,20 @@ impl Driver {
                     return self.handle(Event::Snapshot(snapshot));
                 }
             }
+            Effect::TakeMouse(on) => self.screen.take_mouse(on)?,
+            Effect::Copy(text) => {
+                let sequence = self.clipboard.copy(text);
+                self.screen.send(&sequence.unwrap_or_default())?;
+            }
+            Effect::CopyByTerminal(text) => {
+                let sequence = self.clipboard.copy_by_terminal(&text);
+                self.screen.send(&sequence.unwrap_or_default())?;
+            }
             Effect::Chats(wish) => {
                 if let Some(news) = self.shelf.as_mut().and_then(|shelf| shelf.perform(wish)) {
                     return self.handle(Event::Chats(news));
                 }
             }
-            Effect::Copy(_) => {}
             Effect::ListModels => self.switcher.list(self.sender.clone())?,
             Effect::OpenModel(name) => self.switcher.open(name, self.sender.clone())?,
             Effect::ReadLog => self.read_log()?,

@@ -10,6 +10,7 @@ use crate::telemetry::device::DeviceSample;
 
 use super::backend::ModelEntry;
 use super::chats::{News, Wish};
+use super::clipboard::Outcome;
 
 #[derive(Debug, Clone)]
 pub enum Event {
@@ -56,8 +57,20 @@ pub enum Event {
     /// A deadline that `State::deadline` named has come.
     Tick,
     Signal(Signal),
+    /// Only where the program has the mouse.
+    Mouse(Mouse),
+    /// What became of a text that was to be copied.
+    Clipboard(Outcome),
     /// The terminal is gone: nobody reads or types any more.
     InputLost,
+}
+
+/// A place is counted from the upper left corner, in cells.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mouse {
+    WheelUp,
+    WheelDown,
+    Click { column: u16, row: u16 },
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -87,16 +100,20 @@ pub enum Effect {
     Weigh(ChatRequest),
     /// Read the engine's state; answered by `Event::Snapshot`.
     RefreshSnapshot,
+    /// Copy a text to the clipboard that the reader has; answered by `Event::Clipboard`.
+    Copy(String),
+    /// Copy a text by way of the terminal alone; answered likewise.
+    CopyByTerminal(String),
     /// What concerns kept conversations; performed in their order.
     Chats(Wish),
-    /// Put it into the clipboard.
-    Copy(String),
     /// Ask which models there are, off this thread; answered by `Event::ModelsListed`.
     ListModels,
     /// Load the model of this name, off this thread; answered by `Event::ModelOpened` or `Event::ModelRefused`.
     OpenModel(String),
     /// Read the end of the log file, off this thread; answered by `Event::LogRead`.
     ReadLog,
+    /// Take the mouse, or leave it to the terminal.
+    TakeMouse(bool),
     /// Give the terminal back and stop the process until it is continued.
     Suspend {
         by: SuspendedBy,

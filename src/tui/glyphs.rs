@@ -16,6 +16,13 @@ pub struct Glyphs {
     pub rejected: &'static str,
     pub stall: &'static str,
     pub down: &'static str,
+    pub up: &'static str,
+    /// The panel that is open.
+    pub open: &'static str,
+    /// What a context is full of: system message, earlier turns, question, answer.
+    pub parts: [&'static str; 4],
+    /// A limit within a bar.
+    pub limit: &'static str,
     /// Around the number of a version.
     pub previous: &'static str,
     pub next: &'static str,
@@ -51,6 +58,10 @@ pub const UNICODE: Glyphs = Glyphs {
     rejected: "✗",
     stall: "▲",
     down: "↓",
+    up: "↑",
+    open: "▸",
+    parts: ["█", "▓", "▒", "░"],
+    limit: "┃",
     previous: "‹",
     next: "›",
     dot: "·",
@@ -80,6 +91,10 @@ pub const ASCII: Glyphs = Glyphs {
     rejected: "x",
     stall: "!",
     down: "v",
+    up: "^",
+    open: ">",
+    parts: ["#", "=", "+", "~"],
+    limit: "|",
     previous: "<",
     next: ">",
     dot: "-",

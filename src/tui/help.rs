@@ -6,9 +6,9 @@ use super::command::COMMANDS;
 use super::keymap::Keymap;
 use super::keys::Context;
 use super::page::matches;
-use super::panels::latency::STALL;
 use super::skin::{Skin, Text, pad_right};
 use super::text::truncate;
+use super::trace::STALL;
 
 const KEY: usize = 19;
 const HELP: usize = 37;

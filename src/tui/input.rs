@@ -6,9 +6,9 @@
 use std::io;
 use std::time::Duration;
 
-use crossterm::event::{self, KeyEventKind};
+use crossterm::event::{self, KeyEventKind, MouseButton, MouseEventKind};
 
-use super::event::Event;
+use super::event::{Event, Mouse};
 use super::platform;
 
 /// How often a quiet terminal is asked whether it is still there.
@@ -48,6 +48,12 @@ fn translate(event: event::Event) -> Option<Event> {
         event::Event::Key(key) if key.kind != KeyEventKind::Release => Some(Event::Key(key)),
         event::Event::Paste(text) => Some(Event::Paste(text)),
         event::Event::Resize(columns, rows) => Some(Event::Resize { columns, rows }),
-        event::Event::Key(_) | event::Event::Mouse(_) | event::Event::FocusGained | event::Event::FocusLost => None,
+        event::Event::Mouse(mouse) => Some(Event::Mouse(match mouse.kind {
+            MouseEventKind::ScrollUp => Mouse::WheelUp,
+            MouseEventKind::ScrollDown => Mouse::WheelDown,
+            MouseEventKind::Down(MouseButton::Left) => Mouse::Click { column: mouse.column, row: mouse.row },
+            _ => return None,
+        })),
+        event::Event::Key(_) | event::Event::FocusGained | event::Event::FocusLost => None,
     }
 }

@@ -49,6 +49,13 @@ pub enum Action {
     Source,
     NextPanel,
     PreviousPanel,
+    /// The open panel in the place of the conversation, and back.
+    ZoomPanel,
+    /// The panels away from the conversation, and back.
+    HidePanels,
+    /// Look at the tokens of an answer one by one, and back.
+    Tokens,
+    Token(Step),
     Repaint,
     PageUp,
     PageDown,
@@ -80,6 +87,21 @@ impl Action {
     }
 }
 
+/// From a token to another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Step {
+    Back,
+    On,
+    FarBack,
+    FarOn,
+    First,
+    Last,
+    StallBefore,
+    StallAfter,
+    AnswerBefore,
+    AnswerAfter,
+}
+
 /// Where a key counts. One that has no binding there keeps the one that it has in `Compose`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Context {
@@ -91,12 +113,14 @@ pub enum Context {
     Chats,
     /// A message of the conversation is selected; letters act on it.
     Message,
+    /// A token of an answer is looked at; letters act on it.
+    Token,
 }
 
 impl Context {
     /// Letters without a binding are typed.
     pub fn types(self) -> bool {
-        self != Self::Message
+        !matches!(self, Self::Message | Self::Token)
     }
 
     /// What `[keys]` calls it.
@@ -111,6 +135,7 @@ impl Context {
             Self::List => "keys in a list and the palette",
             Self::Chats => "keys in the list of conversations",
             Self::Message => "keys on a message",
+            Self::Token => "keys on a token",
         }
     }
 }
@@ -156,6 +181,10 @@ const fn on_message(action: Action, keys: &'static [Chord], shown: &'static str,
     Binding { context: Context::Message, action, keys, shown, help }
 }
 
+const fn token(step: Step, keys: &'static [Chord], shown: &'static str, help: &'static str) -> Binding {
+    Binding { context: Context::Token, action: Action::Token(step), keys, shown, help }
+}
+
 pub const BINDINGS: &[Binding] = &[
     bind(Action::Send, &[plain(KeyCode::Enter)], "Enter", "send the message"),
     bind(
@@ -180,8 +209,11 @@ pub const BINDINGS: &[Binding] = &[
     bind(Action::Home, &[plain(KeyCode::Home)], "", ""),
     bind(Action::End, &[plain(KeyCode::End)], "End", "follow the newest text"),
     bind(Action::Follow, &[with_ctrl(KeyCode::End)], "", ""),
-    bind(Action::NextPanel, &[plain(KeyCode::Tab)], "Tab", "open the next panel that has no room"),
+    bind(Action::NextPanel, &[plain(KeyCode::Tab)], "Tab", "open the next panel"),
     bind(Action::PreviousPanel, &[plain(KeyCode::BackTab), with_shift(KeyCode::BackTab)], "", ""),
+    bind(Action::ZoomPanel, &[plain(KeyCode::F(3))], "F3", "the open panel in full, and back"),
+    bind(Action::Tokens, &[plain(KeyCode::F(4))], "F4", "look at an answer token by token"),
+    bind(Action::HidePanels, &[plain(KeyCode::F(6))], "F6", "hide the panels, and show them"),
     bind(Action::SelectPrevious, &[alt(KeyCode::Up)], "Alt-Up", "select a message"),
     bind(Action::SelectNext, &[alt(KeyCode::Down)], "", ""),
     bind(Action::OpenChats, &[ctrl('o')], "Ctrl-O", "open another conversation"),
@@ -239,6 +271,16 @@ pub const BINDINGS: &[Binding] = &[
     on_message(Action::PreviousVersion, &[plain(KeyCode::Left), letter('h')], "Left, h", "the version before"),
     on_message(Action::NextVersion, &[plain(KeyCode::Right), letter('l')], "Right, l", "the next version"),
     on_message(Action::LeaveMessage, &[plain(KeyCode::Enter), letter('q')], "q", "back to typing"),
+    token(Step::Back, &[plain(KeyCode::Left), letter('h')], "Left", "the token before"),
+    token(Step::On, &[plain(KeyCode::Right), letter('l')], "Right", "the token after"),
+    token(Step::FarBack, &[plain(KeyCode::PageUp), with_ctrl(KeyCode::Left)], "PgUp", "ten tokens back"),
+    token(Step::FarOn, &[plain(KeyCode::PageDown), with_ctrl(KeyCode::Right)], "PgDn", "ten tokens on"),
+    token(Step::First, &[plain(KeyCode::Home), letter('0')], "Home", "the answer's first token"),
+    token(Step::Last, &[plain(KeyCode::End), letter('$')], "End", "its last token"),
+    token(Step::StallAfter, &[letter('s')], "s", "the next stall"),
+    token(Step::StallBefore, &[letter('S')], "S", "the stall before"),
+    token(Step::AnswerBefore, &[plain(KeyCode::Up), letter('k')], "Up", "the answer before"),
+    token(Step::AnswerAfter, &[plain(KeyCode::Down), letter('j')], "Down", "the answer after"),
 ];
 
 #[cfg(test)]

@@ -1,4 +1,5 @@
-//! Where everything stands on a screen of a given size. Pure; knows no content but the number of lines that are typed.
+//! Where everything stands on a screen of a given size. Pure; knows no content but the number of lines that are typed,
+//! and whether a reader wants panels beside or above the conversation.
 //!
 //! ```text
 //! wide: title             medium: title        small: status
@@ -46,7 +47,7 @@ const TEXT_MARGIN: u16 = 2;
 const TEXT_COLUMNS: u16 = 110;
 
 impl Layout {
-    pub fn new(columns: u16, rows: u16, typed_lines: usize, queued: usize) -> Self {
+    pub fn new(columns: u16, rows: u16, typed_lines: usize, queued: usize, has_panels: bool) -> Self {
         let mode = match (columns, rows) {
             (100.., 16..) => Mode::Wide,
             (60.., 18..) => Mode::Medium,
@@ -57,6 +58,7 @@ impl Layout {
 
         let title = u16::from(rows >= 3);
         let strip = match mode {
+            _ if !has_panels => 0,
             Mode::Medium if rows >= 20 => 3,
             Mode::Medium => 2,
             _ => 0,
@@ -70,7 +72,7 @@ impl Layout {
         let fixed = title + strip + top_rule + bottom_rule + queue + composer + footer;
         let body = rows.saturating_sub(fixed);
 
-        let panels = if mode == Mode::Wide { (columns * 2 / 5).clamp(44, 60) } else { 0 };
+        let panels = if mode == Mode::Wide && has_panels { (columns * 2 / 5).clamp(44, 60) } else { 0 };
         let divider = u16::from(panels > 0);
         let conversation = columns.saturating_sub(panels + divider);
 
@@ -125,18 +127,19 @@ mod tests {
 
     #[test]
     fn the_three_sizes_of_the_design() {
-        assert_eq!(Layout::new(120, 36, 1, 0).mode, Mode::Wide);
-        assert_eq!(Layout::new(80, 24, 1, 0).mode, Mode::Medium);
-        let small = Layout::new(50, 15, 1, 0);
+        assert_eq!(Layout::new(120, 36, 1, 0, true).mode, Mode::Wide);
+        assert_eq!(Layout::new(80, 24, 1, 0, true).mode, Mode::Medium);
+        let small = Layout::new(50, 15, 1, 0, true);
         assert_eq!((small.mode, small.title.height, small.conversation.height), (Mode::Small, 1, 12));
     }
 
     proptest! {
         #[test]
         fn nothing_overlaps_or_leaves_the_screen(
-            columns in 0u16..300, rows in 0u16..100, typed in 0usize..5000, queued in 0usize..10, offered in 0u16..12
+            columns in 0u16..300, rows in 0u16..100, typed in 0usize..5000, queued in 0usize..10, offered in 0u16..12,
+            has_panels: bool
         ) {
-            let mut l = Layout::new(columns, rows, typed, queued);
+            let mut l = Layout::new(columns, rows, typed, queued, has_panels);
             l.make_room(offered);
             let parts = [l.title, l.strip, l.top_rule, l.conversation, l.palette, l.divider, l.panels, l.bottom_rule, l.queue,
                 l.composer, l.footer];
@@ -149,6 +152,10 @@ mod tests {
             }
             if rows > 0 {
                 prop_assert!(l.composer.height > 0);
+            }
+            if !has_panels {
+                prop_assert!(l.strip.is_empty() && l.panels.is_empty() && l.divider.is_empty());
+                prop_assert_eq!(l.conversation.width, columns);
             }
         }
     }

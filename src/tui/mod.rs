@@ -9,6 +9,7 @@ mod backend;
 mod block;
 mod chats;
 mod chord;
+mod clipboard;
 mod command;
 mod completion;
 mod composer;
@@ -22,6 +23,7 @@ mod fixtures;
 mod format;
 mod frames;
 mod glyphs;
+mod held;
 mod help;
 mod input;
 mod keymap;
@@ -45,6 +47,8 @@ mod terminal;
 pub(crate) mod text;
 mod theme;
 mod title;
+mod token_mark;
+mod trace;
 mod transcript;
 mod update;
 mod view;
@@ -55,7 +59,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use crate::bill::Books;
-use crate::config::{KeySettings, ScreenSettings};
+use crate::config::{KeySettings, Panels, ScreenSettings};
 use crate::engine::AnswerSettings;
 use crate::telemetry::device::DeviceSample;
 
@@ -127,6 +131,7 @@ pub fn run(options: TuiOptions) -> Result<Exit, TuiError> {
     let mut looks = looks::Looks::new(palette::Depth::new(options.screen.colours));
     looks.add_folder(&options.themes);
     looks.choose_first(options.theme.as_deref())?;
+    let connection = clipboard::Connection::detect();
     let skin = skin::Skin { theme: looks.theme(), glyphs: glyphs::Glyphs::new(options.screen.unicode) };
     require_terminal()?;
     let mut state = state::State::new(options.answers, options.log_file, Instant::now());
@@ -134,6 +139,10 @@ pub fn run(options: TuiOptions) -> Result<Exit, TuiError> {
     state.models.are_there = options.models.is_some();
     state.server = options.server;
     state.looks = looks;
+    state.set_pace(frames::Pace::new(options.screen.pace, connection.over_ssh));
+    state.connection = connection;
+    state.mouse = options.screen.mouse;
+    state.panels.hidden = options.screen.panels == Panels::Hidden;
     state.prices = options.books.as_ref().and_then(Books::prices).cloned();
     let chats = options.chats;
     if let Some(chats) = &chats {

@@ -10,17 +10,20 @@ use crate::telemetry::device::DeviceSample;
 
 use super::answer::Answer;
 use super::chats::{Ask, ChatList, Chats};
+use super::clipboard::Connection;
 use super::completion::Completion;
 use super::composer::{Composer, Draft};
 use super::consent::{Consent, Gate};
-use super::conversation::Conversation;
+use super::conversation::{Block, Conversation};
+use super::frames::Pace;
+use super::held::Held;
 use super::keymap::Keymap;
 use super::keys::Context;
 use super::layout::Layout;
 use super::looks::Looks;
 use super::page::Page;
 use super::palette::Depth;
-use super::panels::Panel;
+use super::panels::{self, Panel, Shown};
 use super::picker::Picker;
 use super::text::sanitize::one_line;
 
@@ -109,11 +112,18 @@ pub struct State {
     /// When to look at the engine again.
     pub refresh: Option<Instant>,
     pub overlay: Option<Overlay>,
+    pub panels: Shown,
     pub completion: Completion,
     pub models: ModelsState,
     /// Those in force.
     pub keys: Keymap,
     pub looks: Looks,
+    pub pace: Pace,
+    pub held: Held,
+    /// The program has the mouse.
+    pub mouse: bool,
+    /// Where the reader sits.
+    pub connection: Connection,
     /// A short message in the footer, gone with the next key.
     pub hint: Option<String>,
     /// When Ctrl-C was pressed.
@@ -150,15 +160,25 @@ impl State {
             preview: Preview::default(),
             refresh: None,
             overlay: None,
+            panels: Shown::default(),
             completion: Completion::default(),
             models: ModelsState::default(),
             keys: Keymap::default(),
             looks: Looks::new(Depth::Full),
+            pace: Pace::Full,
+            held: Held::default(),
+            mouse: true,
+            connection: Connection::default(),
             hint: None,
             quit_armed: None,
             now,
             dirty: true,
         }
+    }
+
+    pub fn set_pace(&mut self, pace: Pace) {
+        self.pace = pace;
+        self.conversation.move_in_steps(pace == Pace::Low);
     }
 
     pub fn snapshot(&self) -> Option<&EngineSnapshot> {
@@ -187,6 +207,7 @@ impl State {
             Some(Overlay::List(_) | Overlay::Page(_)) => Context::List,
             Some(Overlay::Chats(_)) => Context::Chats,
             Some(Overlay::Panel(_)) | None if self.completion.is_open() => Context::List,
+            Some(Overlay::Panel(_)) | None if self.token().is_some() => Context::Token,
             None if self.chats.selected.is_some() => Context::Message,
             Some(Overlay::Panel(_)) | None => Context::Compose,
         }
@@ -208,13 +229,39 @@ impl State {
         }
     }
 
+    pub fn open_panel(&self) -> Option<Panel> {
+        self.overlay.as_ref().and_then(Overlay::panel)
+    }
+
+    /// The open panel stands in the place of the conversation.
+    pub fn is_zoomed(&self) -> bool {
+        self.panels.zoomed && self.open_panel().is_some()
+    }
+
+    /// The decision that panels are about: that on what is typed, where the router was asked and no answer runs; else that
+    /// of the running or last answer, which comes with it.
+    pub fn decision(&self) -> Option<(&RoutingDecision, Option<&Answer>)> {
+        match &self.preview.shown {
+            Some(Ok(decision)) if !self.busy() => Some((decision, None)),
+            _ => self.answer.as_ref().and_then(|answer| Some((answer.decision.as_ref()?, Some(answer)))),
+        }
+    }
+
+    /// The block and the number of the token that the reader looks at.
+    pub fn token(&self) -> Option<(&Block, usize)> {
+        let cursor = self.panels.cursor?;
+        let block = self.conversation.blocks().get(cursor.block)?;
+        let last = block.trace().tokens().len().checked_sub(1)?;
+        Some((block, cursor.token.min(last)))
+    }
+
     pub fn composer_columns(&self) -> usize {
         Layout::composer_columns(self.columns)
     }
 
     pub fn layout(&mut self) -> Layout {
         let typed = self.composer.lines(self.composer_columns()).len();
-        let mut layout = Layout::new(self.columns, self.rows, typed, self.queue.len());
+        let mut layout = Layout::new(self.columns, self.rows, typed, self.queue.len(), !self.panels.hidden);
         if self.page().is_none() {
             layout.make_room(self.completion.rows(layout.conversation.height));
         }
@@ -229,8 +276,8 @@ impl State {
     /// Brings the wrapped lines up to date with the text and the size.
     pub fn lay_out(&mut self) -> Layout {
         let layout = self.layout();
-        let text = layout.text();
-        self.conversation.lay_out(text.width.into(), text.height.into());
+        let rows = panels::view::conversation_rows(self, &layout);
+        self.conversation.lay_out(layout.text().width.into(), rows.into());
         layout
     }
 
@@ -251,6 +298,6 @@ impl State {
             EngineState::Ready(_) | EngineState::Failed(_) => None,
         };
         let quit = self.quit_armed.map(|at| at + QUIT_WINDOW);
-        [loading, quit, self.preview.due, self.refresh].into_iter().flatten().min()
+        [loading, quit, self.preview.due, self.refresh, self.held.due()].into_iter().flatten().min()
     }
 }

@@ -63,11 +63,11 @@ fn lane_and_route(state: &State, skin: &Skin, left: usize, right: usize) -> Text
         None => lane.push(skin.absent()),
     }
     let mut route = vec![skin.dim("route  ")];
-    match state.answer.as_ref().and_then(|answer| answer.decision.as_ref()) {
-        Some(decision) => {
+    match state.decision() {
+        Some((decision, answer)) => {
             route.push(skin.number(format!("{}+{}", decision.prompt_tokens, panels::route::room(decision))));
             route.push(skin.dim(" tok"));
-            let change = state.answer.as_ref().and_then(|answer| answer.change.as_ref());
+            let change = answer.and_then(|answer| answer.change.as_ref());
             match (change, decision.rejected.first()) {
                 (Some(change), _) => {
                     let text = format!(", {} {} {}", skin.glyphs.chosen, change.to, one_line(&change.reason));
@@ -102,14 +102,14 @@ fn speed_and_prompt(state: &State, skin: &Skin, left: usize, right: usize) -> Te
 fn latency_and_percentiles(state: &State, skin: &Skin, left: usize, right: usize) -> Text {
     let latencies = state.answer.as_ref().map_or(&[][..], Answer::latencies);
     let window = latency::newest(latencies, left.saturating_sub(LABEL + 2));
-    let stalled = latency::stalls(window);
-    let scale = latency::scale(window, &stalled);
+    let scale = latency::scale(&window);
     let mut line = vec![skin.dim("token  ")];
     if window.is_empty() {
         line.push(skin.absent());
     }
-    for (latency, stall) in window.iter().zip(&stalled) {
-        line.push(match stall {
+    for bar in &window {
+        let latency = bar.latency.unwrap_or_default();
+        line.push(match bar.stall {
             true => skin.styled(skin.theme.stall, skin.glyphs.stall),
             false => skin.styled(skin.theme.chart, skin.glyphs.level(latency.as_secs_f64() * 1e3 / scale)),
         });

@@ -86,6 +86,8 @@ impl Painter {
 pub struct Screen {
     painter: Painter,
     log: File,
+    /// Whether the mouse is taken with the terminal.
+    mouse: bool,
 }
 
 struct Taken {
@@ -97,11 +99,11 @@ struct Taken {
 static TAKEN: Mutex<Option<Taken>> = Mutex::new(None);
 
 impl Screen {
-    pub fn enter(log: &Path) -> io::Result<Self> {
+    pub fn enter(log: &Path, mouse: bool) -> io::Result<Self> {
         // The log is worth having, but no reason not to chat.
         let log = log_file::open(log).or_else(|_| File::options().write(true).open(platform::NULL_DEVICE))?;
         let (columns, rows) = size();
-        let screen = Self { painter: Painter::new(columns, rows)?, log };
+        let screen = Self { painter: Painter::new(columns, rows)?, log, mouse };
         screen.take()?;
         Ok(screen)
     }
@@ -110,6 +112,18 @@ impl Screen {
     pub fn draw(&mut self, draw: impl FnOnce(&mut Frame<'_>)) -> io::Result<()> {
         let bytes = self.painter.frame(draw)?;
         write_all(&bytes)
+    }
+
+    pub fn take_mouse(&mut self, on: bool) -> io::Result<()> {
+        self.mouse = on;
+        let mut bytes = Vec::new();
+        platform::take_mouse(&mut bytes, on)?;
+        self.send(&bytes)
+    }
+
+    /// Bytes that are no frame, between two frames.
+    pub fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
+        if bytes.is_empty() { Ok(()) } else { write_all(bytes) }
     }
 
     pub fn resize(&mut self, columns: u16, rows: u16) {
@@ -148,6 +162,8 @@ impl Screen {
             // Tells Shift-Enter from Enter where the terminal can; others ignore it, and old consoles refuse it.
             let flags = KeyboardEnhancementFlags::DISAMBIGUATE_ESCAPE_CODES;
             let _ = queue!(bytes, PushKeyboardEnhancementFlags(flags));
+            // Also left, where a program before us forgot to.
+            platform::take_mouse(&mut bytes, self.mouse)?;
             write_all(&bytes)
         });
         if taken.is_err() {
@@ -175,6 +191,7 @@ pub fn give_back() {
     let mut bytes = Vec::new();
     let _ = queue!(bytes, EndSynchronizedUpdate);
     let _ = queue!(bytes, PopKeyboardEnhancementFlags);
+    let _ = platform::take_mouse(&mut bytes, false);
     // Where there is no second screen, the shell still gets an empty one.
     let _ = queue!(bytes, Clear(ClearType::All), cursor::MoveTo(0, 0));
     let _ = queue!(bytes, DisableBracketedPaste, cursor::Show, LeaveAlternateScreen);
@@ -223,3 +240,7 @@ fn lock() -> std::sync::MutexGuard<'static, Option<Taken>> {
 #[cfg(test)]
 #[path = "terminal_tests.rs"]
 mod tests;
+
+#[cfg(test)]
+#[path = "pace_tests.rs"]
+mod pace_tests;

@@ -10,20 +10,21 @@ use super::answer::Phase;
 use super::chats::view as chats;
 use super::conversation::{AnswerHeader, Block, Kind, Level, Row};
 use super::format;
-use super::layout::{Layout, Mode};
+use super::layout::Layout;
 use super::panels;
 use super::skin::{Skin, Text, width};
 use super::state::{EngineState, State};
 use super::text::rows::{Piece, TextRow};
 use super::text::sanitize::one_line;
+use super::token_mark;
 
 pub fn draw(state: &State, skin: &Skin, area: Rect, seconds_loading: u64, buffer: &mut Buffer) {
     if area.is_empty() {
         return;
     }
     if state.conversation.is_empty() {
-        let wide = Layout::new(state.columns, state.rows, 1, 0).mode == Mode::Wide;
-        let lines = opening(state, skin, seconds_loading, area.width.into(), wide);
+        let layout = Layout::new(state.columns, state.rows, 1, 0, !state.panels.hidden);
+        let lines = opening(state, skin, seconds_loading, area.width.into(), !layout.panels.is_empty());
         return draw_centred(&lines, skin, area, buffer);
     }
     let rows = state.conversation.visible();
@@ -75,6 +76,7 @@ pub fn draw(state: &State, skin: &Skin, area: Rect, seconds_loading: u64, buffer
             buffer.set_stringn(area.x - 1, y, skin.glyphs.vertical, 1, skin.theme.accent);
         }
     }
+    token_mark::draw(state, skin, &rows, area, buffer);
 }
 
 fn text_spans(block: &Block, row: TextRow<'_>, skin: &Skin) -> Vec<Span<'static>> {
@@ -168,7 +170,7 @@ fn opening(state: &State, skin: &Skin, seconds_loading: u64, columns: usize, wid
             // Where there is a panel for the lanes, they are shown there and nowhere else.
             if !wide {
                 let room = columns.saturating_sub(2);
-                lines.extend(panels::lane::lines(state, skin, room).into_iter().map(|line| skin.fit(line, room)));
+                lines.extend(panels::lane::lines(state, skin, 0).into_iter().map(|line| skin.fit(line, room)));
                 lines.push(blank());
             }
             lines.push(Line::from(skin.dim(invitation(state, snapshot))));

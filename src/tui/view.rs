@@ -9,6 +9,7 @@ use ratatui::text::Line;
 
 use super::keys::Action;
 use super::layout::{Layout, Mode};
+use super::panels::view::Split;
 use super::panels::{self, Panel};
 use super::skin::{Skin, Text, width};
 use super::state::{EngineState, Overlay, State};
@@ -20,10 +21,8 @@ pub fn draw(state: &mut State, skin: &Skin, now: Instant, frame: &mut Frame<'_>)
     let layout = state.lay_out();
     let buffer = frame.buffer_mut();
     buffer.set_style(area, skin.theme.text);
-    draw_title(state, skin, &layout, buffer);
-    strip::draw(state, skin, layout.strip, buffer);
     draw_rules(state, skin, &layout, buffer);
-    draw_panels(state, skin, &layout, buffer);
+    draw_instruments(state, skin, &layout, now, buffer);
     let seconds = match state.engine {
         EngineState::Loading { since } => now.saturating_duration_since(since).as_secs(),
         EngineState::Ready(_) | EngineState::Failed(_) => 0,
@@ -31,7 +30,7 @@ pub fn draw(state: &mut State, skin: &Skin, now: Instant, frame: &mut Frame<'_>)
     match state.overlay {
         None => transcript::draw(state, skin, layout.text(), seconds, buffer),
         Some(Overlay::Page(_)) => draw_page(state, skin, page_area(&layout), buffer),
-        Some(Overlay::Panel(panel)) => draw_panel(state, skin, panel, &layout, seconds, buffer),
+        Some(Overlay::Panel(panel)) => draw_open(state, skin, panel, &layout, seconds, buffer),
         Some(Overlay::List(_)) => draw_list(state, skin, &layout, seconds, buffer),
         Some(Overlay::Chats(_)) => draw_chats(state, skin, &layout, seconds, buffer),
     }
@@ -46,6 +45,33 @@ pub fn draw(state: &mut State, skin: &Skin, now: Instant, frame: &mut Frame<'_>)
         frame.set_cursor_position(cursor);
     }
     state.dirty |= state.conversation.is_unread();
+}
+
+/// What has numbers that change with each token. At low pace they stand for a while.
+fn draw_instruments(state: &mut State, skin: &Skin, layout: &Layout, now: Instant, buffer: &mut Buffer) {
+    let hold = state.pace.hold().filter(|_| state.busy() && !covers_body(state));
+    // A small screen says everything in its title, also what must be said at once.
+    let title = if layout.mode == Mode::Small { Rect::ZERO } else { layout.title };
+    let is_put = hold.is_some() && state.held.put(layout, &skin.theme, now, buffer);
+    if !is_put || title.is_empty() {
+        draw_title(state, skin, layout, buffer);
+    }
+    if is_put {
+        return;
+    }
+    strip::draw(state, skin, layout.strip, buffer);
+    if !covers_body(state) {
+        panels::view::draw_column(state, skin, layout, buffer);
+    }
+    match hold {
+        Some(hold) => {
+            // The first panel's heading stands in the rule.
+            let beside = layout.divider.union(layout.panels);
+            let beside = Rect { y: layout.top_rule.y, height: beside.bottom() - layout.top_rule.y, ..beside };
+            state.held.keep(&[title, layout.strip, beside], layout, &skin.theme, now + hold, buffer);
+        }
+        None => state.held.let_go(),
+    }
 }
 
 fn draw_title(state: &State, skin: &Skin, layout: &Layout, buffer: &mut Buffer) {
@@ -71,7 +97,7 @@ fn draw_rules(state: &State, skin: &Skin, layout: &Layout, buffer: &mut Buffer) 
     for rule in [layout.top_rule, layout.bottom_rule] {
         buffer.set_stringn(rule.x, rule.y, skin.glyphs.rule(rule.width.into()), rule.area() as usize, style);
     }
-    let divider = if state.page().is_some() { Rect::ZERO } else { layout.divider };
+    let divider = if covers_body(state) { Rect::ZERO } else { layout.divider };
     for y in divider.top()..divider.bottom() {
         buffer.set_stringn(divider.x, y, skin.glyphs.vertical, divider.width.into(), style);
     }
@@ -79,7 +105,10 @@ fn draw_rules(state: &State, skin: &Skin, layout: &Layout, buffer: &mut Buffer) 
         buffer.set_stringn(divider.x, layout.top_rule.y, skin.glyphs.tee_down, 1, style);
         buffer.set_stringn(divider.x, layout.bottom_rule.y, skin.glyphs.tee_up, 1, style);
     }
-    let marker = if state.page().is_some() { page_marker(state, skin, layout) } else { marker(state, skin) };
+    let marker = match covers_body(state) {
+        true => page_marker(state, skin, layout),
+        false => marker(state, skin),
+    };
     if let Some(marker) = marker {
         let rule = layout.bottom_rule;
         let room = layout.conversation.width.min(rule.width);
@@ -89,6 +118,11 @@ fn draw_rules(state: &State, skin: &Skin, layout: &Layout, buffer: &mut Buffer) 
             buffer.set_line(x, rule.y, &marker, room);
         }
     }
+}
+
+/// There is neither conversation nor column.
+fn covers_body(state: &State) -> bool {
+    state.page().is_some() || state.is_zoomed()
 }
 
 fn page_marker(state: &State, skin: &Skin, layout: &Layout) -> Option<Text> {
@@ -116,44 +150,6 @@ fn marker(state: &State, skin: &Skin) -> Option<Text> {
     (below > 0).then(|| Line::from(skin.styled(skin.theme.accent, text)))
 }
 
-fn draw_panels(state: &State, skin: &Skin, layout: &Layout, buffer: &mut Buffer) {
-    let column = layout.panels;
-    if column.is_empty() || state.page().is_some() {
-        return;
-    }
-    let columns = usize::from(column.width).saturating_sub(2);
-    for place in panels::arrange(state, column) {
-        let tee = if place.y < column.y { skin.glyphs.tee_down } else { skin.glyphs.tee_right };
-        buffer.set_stringn(layout.divider.x, place.y, tee, 1, skin.theme.border);
-        let area = Rect { y: place.y, height: 1, ..column };
-        buffer.set_line(area.x, area.y, &heading(state, skin, place.panel, area.width.into()), area.width);
-        let lines = place.panel.lines(state, skin, columns, place.chart_rows);
-        for (y, line) in (place.y + 1..).take(place.rows.into()).zip(&lines) {
-            buffer.set_line(column.x + 1, y, line, columns as u16);
-        }
-    }
-}
-
-/// `─ speed ─────────`, and what the panel has to explain at the right.
-fn heading(state: &State, skin: &Skin, panel: Panel, columns: usize) -> Text {
-    let border = |count: usize| skin.styled(skin.theme.border, skin.glyphs.rule(count));
-    let title = skin.styled(skin.theme.accent, format!(" {} ", panel.title()));
-    let mut left = vec![border(1), title];
-    let mut right = Vec::new();
-    if panel == Panel::Latency
-        && let Some(legend) = panels::latency::legend(state, skin, columns.saturating_sub(2))
-    {
-        right.push(skin.plain(" "));
-        right.extend(legend.spans);
-        right.push(skin.plain(" "));
-        right.push(border(1));
-    }
-    let used = width(&Line::from(left.clone())) + width(&Line::from(right.clone()));
-    left.push(border(columns.saturating_sub(used)));
-    left.extend(right);
-    Line::from(left)
-}
-
 fn draw_page(state: &mut State, skin: &Skin, area: Rect, buffer: &mut Buffer) {
     let Some(Overlay::Page(page)) = &mut state.overlay else { return };
     let columns = usize::from(area.width);
@@ -166,13 +162,18 @@ fn draw_page(state: &mut State, skin: &Skin, area: Rect, buffer: &mut Buffer) {
     }
 }
 
-/// A panel that has no room beside the conversation, above it.
-fn draw_panel(state: &mut State, skin: &Skin, panel: Panel, layout: &Layout, seconds: u64, buffer: &mut Buffer) {
-    let area = layout.text();
-    let chart_rows = usize::from(area.height).saturating_sub(4).clamp(1, 8);
-    let lines = panel.lines(state, skin, area.width.into(), chart_rows);
-    let heading = heading(state, skin, panel, layout.conversation.width.into());
-    draw_above(state, skin, Some(heading), &lines, layout, seconds, buffer);
+/// The open panel: in the column already, in the place of the conversation, or above it.
+fn draw_open(state: &mut State, skin: &Skin, panel: Panel, layout: &Layout, seconds: u64, buffer: &mut Buffer) {
+    if state.is_zoomed() {
+        return panels::view::draw_zoomed(state, skin, panel, layout, buffer);
+    }
+    match panels::view::above(state, layout) {
+        Some((panel, split)) => {
+            draw_below(state, skin, &split, seconds, buffer);
+            panels::view::draw_above(state, skin, panel, &split, buffer);
+        }
+        None => transcript::draw(state, skin, layout.text(), seconds, buffer),
+    }
 }
 
 fn draw_palette(state: &State, skin: &Skin, layout: &Layout, buffer: &mut Buffer) {
@@ -190,50 +191,25 @@ fn draw_list(state: &mut State, skin: &Skin, layout: &Layout, seconds: u64, buff
     let area = layout.text();
     let Some(Overlay::List(picker)) = &state.overlay else { return };
     let lines = picker_view::lines(picker, skin, area.width.into(), area.height.into());
-    draw_above(state, skin, None, &lines, layout, seconds, buffer);
+    let split = panels::view::split(layout, false, lines.len());
+    draw_below(state, skin, &split, seconds, buffer);
+    panels::view::draw_lines(skin, &lines, &split, buffer);
 }
 
 fn draw_chats(state: &mut State, skin: &Skin, layout: &Layout, seconds: u64, buffer: &mut Buffer) {
     let area = layout.text();
     let Some(Overlay::Chats(list)) = &state.overlay else { return };
     let lines = chats::view::lines(list, skin, area.width.into(), area.height.into());
-    draw_above(state, skin, None, &lines, layout, seconds, buffer);
+    let split = panels::view::split(layout, false, lines.len());
+    draw_below(state, skin, &split, seconds, buffer);
+    panels::view::draw_lines(skin, &lines, &split, buffer);
 }
 
-/// These lines at the top, below a heading and above a rule; the conversation goes on below them.
-fn draw_above(
-    state: &mut State,
-    skin: &Skin,
-    heading: Option<Text>,
-    lines: &[Text],
-    layout: &Layout,
-    seconds: u64,
-    buffer: &mut Buffer,
-) {
-    let area = layout.text();
-    if area.is_empty() {
-        return;
-    }
-    let height = usize::from(area.height);
-    // What a low screen has no room for: the rule below first, then the heading, the lines never.
-    let heading_rows = usize::from(heading.is_some() && height > 1);
-    let body = lines.len().min(height - heading_rows);
-    let rule_rows = usize::from(height > heading_rows + body);
-    let shown = (heading_rows + body + rule_rows) as u16;
-    let top = Rect { height: shown, ..layout.conversation };
-    let below = Rect { y: area.y + shown, height: area.height - shown, ..area };
-    state.conversation.lay_out(area.width.into(), below.height.into());
+/// The conversation below something else.
+fn draw_below(state: &mut State, skin: &Skin, split: &Split, seconds: u64, buffer: &mut Buffer) {
+    let below = split.below;
+    state.conversation.lay_out(below.width.into(), below.height.into());
     transcript::draw(state, skin, below, seconds, buffer);
-    if let Some(heading) = heading.filter(|_| heading_rows > 0) {
-        buffer.set_line(top.x, top.y, &heading, top.width);
-    }
-    for (y, line) in (top.y + heading_rows as u16..).zip(lines.iter().take(body)) {
-        buffer.set_line(area.x, y, line, area.width);
-    }
-    if rule_rows > 0 {
-        let rule = skin.glyphs.rule(top.width.into());
-        buffer.set_stringn(top.x, top.bottom() - 1, rule, top.width.into(), skin.theme.border);
-    }
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use ratatui::buffer::Buffer;
 use super::super::chats::{News, Row};
 use super::super::event::Event;
 use super::super::fixtures::{
-    ANSWER, Desk, bill, lane_change, ms, outgrown_decision, short_decision, snapshot_with, snapshot_with_server,
+    ANSWER, Desk, lane_change, ms, outgrown_decision, short_decision, snapshot_with, snapshot_with_server,
 };
 use super::super::glyphs;
 use super::super::page::Page;
@@ -27,13 +27,13 @@ pub fn render(desk: &mut Desk, columns: u16, rows: u16) -> Buffer {
     render_with(&test_skin(), desk, columns, rows)
 }
 
-fn render_with(skin: &Skin, desk: &mut Desk, columns: u16, rows: u16) -> Buffer {
+pub fn render_with(skin: &Skin, desk: &mut Desk, columns: u16, rows: u16) -> Buffer {
     let mut terminal = Terminal::new(TestBackend::new(columns, rows)).unwrap();
     terminal.draw(|frame| draw(&mut desk.state, skin, desk.now, frame)).unwrap();
     terminal.backend().buffer().clone()
 }
 
-fn text(buffer: &Buffer) -> String {
+pub fn text(buffer: &Buffer) -> String {
     let row = |y| {
         let mut skip = 0;
         let mut line = String::new();
@@ -51,7 +51,7 @@ fn text(buffer: &Buffer) -> String {
     (0..buffer.area.height).map(row).collect::<Vec<_>>().join("\n")
 }
 
-fn screens(name: &str, make: impl Fn() -> Desk) {
+pub fn screens(name: &str, make: impl Fn() -> Desk) {
     for (columns, rows) in [(120, 36), (80, 24), (50, 15)] {
         let mut desk = make();
         desk.event(Event::Resize { columns, rows });
@@ -349,51 +349,6 @@ fn finished() {
     });
 }
 
-/// Two answers, of which the second was measured; what they cost is worked out in the ledger's tests.
-#[test]
-fn cost() {
-    screens("cost", || {
-        let mut desk = Desk::ready();
-        desk.state.prices = bill(None).entry.prices;
-        for joules in [None, Some(24.4)] {
-            desk.stream();
-            desk.event(Event::Billed(Box::new(bill(joules))));
-            desk.finish(FinishReason::Stop);
-        }
-        desk
-    });
-}
-
-#[test]
-fn the_cost_panel_says_what_is_not_known() {
-    let mut desk = Desk::ready();
-    let lines = |desk: &Desk| {
-        let lines = Panel::Cost.lines(&desk.state, &test_skin(), 46, 0);
-        lines.iter().map(|line| line.to_string().trim_end().to_owned()).collect::<Vec<_>>()
-    };
-    assert_eq!(lines(&desk), ["answer — no answer yet", "chat   —"]);
-    desk.send("question");
-    desk.route();
-    desk.token("word ");
-    assert_eq!(lines(&desk)[0], "answer  1000 in     1 out  —");
-    let mut unmeasured = bill(None);
-    unmeasured.entry.prices = None;
-    desk.event(Event::Billed(Box::new(unmeasured)));
-    assert_eq!(lines(&desk), ["answer  1000 in    58 out  no readable sensor", "chat    1000 in    58 out  —"]);
-    let mut emulated = bill(Some(24.4));
-    emulated.entry.emulated = true;
-    desk.event(Event::Billed(Box::new(emulated)));
-    assert_eq!(lines(&desk)[0], "answer  1000 in    58 out  24.4 J · emulated");
-    let mut with_idle = bill(Some(24.4));
-    with_idle.entry.energy.idle_watts = None;
-    desk.event(Event::Billed(Box::new(with_idle)));
-    assert_eq!(lines(&desk)[0], "answer  1000 in    58 out  24.4 J with idle");
-    // Two of three answers were measured.
-    assert_eq!(lines(&desk)[1], "chat    3000 in   174 out  48.8 J (2 of 3)");
-    desk.send("/clear");
-    assert_eq!(lines(&desk)[1], "chat   —");
-}
-
 #[test]
 fn failed() {
     screens("failed", || {
@@ -542,27 +497,18 @@ fn no_size_panics() {
                 desk.state.overlay = overlay;
                 render(&mut desk, columns, rows);
             }
+            desk.event(Event::Resize { columns, rows });
+            desk.key(KeyCode::F(4));
+            for panel in panels::ALL {
+                desk.state.overlay = Some(Overlay::Panel(panel));
+                for zoomed in [false, true] {
+                    desk.state.panels.zoomed = zoomed;
+                    render(&mut desk, columns, rows);
+                }
+            }
+            desk.key(KeyCode::Left);
+            desk.key(KeyCode::F(4));
         }
-    }
-}
-
-/// What folds away first is what is least missed, and the panels never overlap.
-#[test]
-fn panels_fold_as_the_screen_gets_lower() {
-    let desk = Desk::ready();
-    let mut before = panels::ALL.len();
-    for rows in (1..40u16).rev() {
-        let area = Rect::new(72, 2, 48, rows);
-        let places = panels::arrange(&desk.state, area);
-        assert!(places.len() <= before);
-        before = places.len();
-        for pair in places.windows(2) {
-            assert!(pair[0].y + pair[0].rows < pair[1].y, "{rows}: {pair:?}");
-        }
-        if let Some(last) = places.last() {
-            assert!(last.y + last.rows < area.bottom(), "{rows}: {last:?}");
-        }
-        assert_eq!(places[0].panel, Panel::Lane);
     }
 }
 

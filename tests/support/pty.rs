@@ -85,6 +85,11 @@ impl Terminal {
         stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('T'))
     }
 
+    #[allow(dead_code, reason = "the player of tapes alone looks at more than text")]
+    pub fn with_screen<T>(&self, look: impl FnOnce(&vt100::Screen) -> T) -> T {
+        look(self.seen.lock().unwrap().parser.screen())
+    }
+
     /// What stands on the screen.
     pub fn screen(&self) -> String {
         self.seen.lock().unwrap().parser.screen().contents()
@@ -135,6 +140,7 @@ impl Terminal {
         let seen = self.seen.lock().unwrap();
         let screen = seen.parser.screen();
         assert!(!screen.alternate_screen() && !screen.hide_cursor() && !screen.bracketed_paste());
+        assert_eq!(screen.mouse_protocol_mode(), vt100::MouseProtocolMode::None);
         let raw = String::from_utf8_lossy(&seen.raw);
         assert_eq!(raw.matches("\x1b[>1u").count(), raw.matches("\x1b[<1u").count());
         let mode = self.master.as_ref().unwrap().get_termios().unwrap();

@@ -8,8 +8,8 @@ use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
 use super::other;
 use crate::engine::{
-    ChatRequest, EngineSnapshot, FinishReason, Finished, GenerationEvent, GenerationStream, LaneState, Policy,
-    RoutingDecision, Sampling, Usage,
+    ChatMessage, ChatRequest, EngineSnapshot, FinishReason, Finished, GO_ON, GenerationEvent, GenerationStream,
+    LaneState, Policy, Role, RoutingDecision, Sampling, Usage,
 };
 use crate::remote::{ChatBody, ChatStream, Client, RemoteError};
 use crate::tui::Backend;
@@ -165,11 +165,7 @@ impl Server {
     }
 
     fn body(&self, request: &ChatRequest) -> ChatBody {
-        let messages: Vec<Json> = request
-            .messages
-            .iter()
-            .map(|message| json!({"role": message.role.name(), "content": message.content}))
-            .collect();
+        let messages = messages(request, self.kind);
         let decimal = |value: Option<f32>| value.and_then(|value| value.to_string().parse::<f64>().ok());
         let (asked, sampling) = (&self.asked, &request.sampling);
         let (first, max_tokens) = asked.first.clone().unwrap_or((sampling.clone(), request.max_tokens));
@@ -191,9 +187,17 @@ impl Server {
                     ..RequestExtension::default()
                 };
                 body.with("ortalk", serde_json::to_value(extension).ok())
+                    .with("continue_final_message", request.continue_last.then_some(true))
             }
         }
     }
+}
+
+/// The conversation. Who has no field for going on with an answer is asked to.
+fn messages(request: &ChatRequest, kind: Kind) -> Vec<Json> {
+    let message = |message: &ChatMessage| json!({"role": message.role.name(), "content": message.content});
+    let asked = (request.continue_last && kind == Kind::Other).then(|| ChatMessage::new(Role::User, GO_ON));
+    request.messages.iter().chain(&asked).map(message).collect()
 }
 
 /// What is sent: what was said in the chat, else before it.
@@ -240,5 +244,22 @@ pub fn failed(error: &RemoteError) -> Finished {
     match error {
         RemoteError::Stopped => Finished { reason: FinishReason::Cancelled, ..Finished::error(String::new()) },
         error => Finished::error(error.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_that_has_no_field_for_it_is_asked_to_go_on() {
+        let turns = [ChatMessage::new(Role::User, "q"), ChatMessage::new(Role::Assistant, "begun")];
+        let request = ChatRequest { continue_last: true, ..ChatRequest::new(turns.to_vec()) };
+        let whole = json!([{"role": "user", "content": "q"}, {"role": "assistant", "content": "begun"}]);
+        assert_eq!(json!(messages(&request, Kind::Ortalk)), whole);
+        let asked = messages(&request, Kind::Other);
+        assert_eq!((asked.len(), &asked[2]["role"], &asked[2]["content"]), (3, &json!("user"), &json!(GO_ON)));
+        let request = ChatRequest { continue_last: false, ..request };
+        assert_eq!(json!(messages(&request, Kind::Other)), whole);
     }
 }

@@ -103,6 +103,8 @@ pub struct Chats {
     pub wall: DateTime<Utc>,
     /// The answer that is being written.
     pub answering: Option<u32>,
+    /// The answer that was written last, whose numbers the panels show.
+    pub answered: Option<u32>,
     /// The message that the reader chose.
     pub selected: Option<u32>,
     pub redo: Option<Redo>,
@@ -122,6 +124,7 @@ impl Default for Chats {
             keep_system: false,
             wall: DateTime::UNIX_EPOCH,
             answering: None,
+            answered: None,
             selected: None,
             redo: None,
             deleted: Vec::new(),
@@ -192,18 +195,17 @@ pub fn changed_system(tree: &Tree, settings: &AnswerSettings) -> Option<Record> 
 /// Makes the blocks the way through the tree. What both have in common stays as it is.
 pub fn show(conversation: &mut Conversation, tree: &Tree) {
     let path = tree.path();
-    let mut next = path.iter().map(|message| message.id).peekable();
+    let mut next = path.iter().peekable();
     let mut kept = conversation.blocks().len();
     for (number, block) in conversation.blocks().iter().enumerate() {
         let Some(message) = block.message else { continue };
-        if next.next_if_eq(&message).is_none() {
+        if next.next_if(|next| next.id == message).is_none() {
             kept = number;
             break;
         }
     }
     conversation.truncate(kept);
-    let rest: Vec<u32> = next.collect();
-    for message in path.iter().filter(|message| rest.contains(&message.id)) {
+    for message in next {
         let Some(answer) = &message.answer else {
             let shown = message.shown.as_ref().unwrap_or(&message.text);
             let block = conversation.ask(shown, message.text.clone());

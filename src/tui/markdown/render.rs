@@ -242,6 +242,8 @@ impl<'t> Renderer<'t> {
 
     fn item(&mut self, at: usize) {
         self.open(at);
+        let line = &self.text[at..];
+        let at = at + line.len() - line.trim_start_matches(' ').len();
         let depth = self.lists.iter().filter(|list| list.is_none()).count().saturating_sub(1);
         let marker = match self.lists.last_mut() {
             Some(Some(number)) => {
@@ -249,11 +251,12 @@ impl<'t> Renderer<'t> {
                 let sign = if rest.starts_with(')') { ')' } else { '.' };
                 let own = Content::Own(format!("{number:>2}{sign} ").into());
                 *number += 1;
-                vec![Piece { content: own, style: Role::Marker.into(), source: at..at }]
+                let source = at..(self.text.len() - rest.len() + 1).min(self.text.len());
+                vec![Piece { content: own, style: Role::Marker.into(), source }]
             }
             _ => vec![
                 Piece::blank(1, at),
-                Piece::sign(Sign::Bullet(depth.min(255) as u8), 1, Role::Marker, at),
+                Piece { source: at..at + 1, ..Piece::sign(Sign::Bullet(depth.min(255) as u8), 1, Role::Marker, at) },
                 Piece::blank(1, at),
             ],
         };
@@ -420,7 +423,7 @@ impl<'t> Renderer<'t> {
 
     fn push_row(&mut self, at: usize, pieces: Vec<Piece>) {
         let first = self.shown_containers();
-        let mut row = Vec::new();
+        let mut row: Vec<Piece> = Vec::new();
         for (index, container) in self.containers.iter_mut().enumerate() {
             let shown = index >= first;
             match container {
@@ -437,8 +440,9 @@ impl<'t> Renderer<'t> {
                 }
             }
         }
+        let start = row.first().map_or(at, |first| first.source.start.min(at));
         row.extend(pieces);
-        self.rows.push(at, row);
+        self.rows.push(start, row);
     }
 
     fn push_blank(&mut self, at: usize) {

@@ -13,6 +13,7 @@ use super::super::state::State;
 use super::super::text::sanitize::one_line;
 
 const BAR: usize = 10;
+pub const ROWS: usize = 6;
 
 pub fn lines(state: &State, skin: &Skin, _columns: usize) -> Vec<Text> {
     let Some(sample) = &state.device else {

@@ -4,12 +4,14 @@ use std::time::Instant;
 
 use ratatui::text::Line;
 
-use crate::engine::{ChosenBy, LaneId, LaneState, LaneStatus, Privacy, RemoteStatus, Threads};
+use crate::engine::{
+    ChosenBy, EngineSnapshot, LaneId, LaneState, LaneStatus, Placement, Privacy, RemoteStatus, Threads,
+};
 use crate::model::memory::gb;
 
-use super::super::skin::{Skin, Text, pad_right};
+use super::super::skin::{Skin, Text, pad_left, pad_right};
 use super::super::state::{EngineState, State};
-use super::super::text::sanitize::one_line;
+use super::super::text::{self, sanitize::one_line};
 
 /// Columns of a lane's sign and name, where the name is short.
 const NAME: usize = 7;
@@ -24,7 +26,8 @@ pub fn rows(state: &State) -> usize {
     2 + others
 }
 
-pub fn lines(state: &State, skin: &Skin, _columns: usize) -> Vec<Text> {
+/// Where there are more rows than the column has, each graph's placement follows.
+pub fn lines(state: &State, skin: &Skin, rows: usize) -> Vec<Text> {
     let Some(snapshot) = state.snapshot() else {
         let text = match state.engine {
             EngineState::Failed(_) => "no lane: the engine could not start",
@@ -74,10 +77,41 @@ pub fn lines(state: &State, skin: &Skin, _columns: usize) -> Vec<Text> {
     for lane in snapshot.lanes.iter().filter(|lane| active.is_none_or(|active| active.id != lane.id)) {
         lines.push(other(lane, skin, now));
     }
+    let graphs = graphs(snapshot, skin);
+    if !graphs.is_empty() && rows > lines.len() + graphs.len() {
+        lines.push(Line::default());
+        lines.extend(graphs);
+    }
     if snapshot.lanes.is_empty() {
         lines.push(Line::from(vec![skin.styled(skin.theme.error, format!("{} no lane", skin.glyphs.rejected))]));
     }
     lines
+}
+
+/// `cpu    model     300 nodes: 300 CPU`, a line a graph.
+fn graphs(snapshot: &EngineSnapshot, skin: &Skin) -> Vec<Text> {
+    let named = snapshot.lanes.iter().flat_map(|lane| lane.placement.iter().map(move |graph| (lane, graph)));
+    let widest = named.clone().map(|(_, graph)| text::width(graph.name())).max().unwrap_or(0);
+    named
+        .map(|(lane, graph)| {
+            let mut spans = vec![skin.dim(pad_right(lane.id.name(), NAME))];
+            spans.push(skin.plain(format!("{}  ", pad_right(&one_line(graph.name()), widest))));
+            match &graph.placement {
+                None => spans.push(skin.dim("nodes not reported")),
+                Some(Placement { nodes_by_provider }) => {
+                    for (index, (provider, nodes)) in nodes_by_provider.iter().enumerate() {
+                        spans.extend((index > 0).then(|| skin.dot()));
+                        spans.push(skin.number(pad_left(&nodes.to_string(), 5)));
+                        spans.push(skin.dim(format!(" {}", one_line(short_provider(provider)))));
+                    }
+                }
+            }
+            if let Some(compiled) = graph.compiled_nodes {
+                spans.push(skin.dim(format!(", {compiled} compiled into them")));
+            }
+            Line::from(spans)
+        })
+        .collect()
 }
 
 fn placement(lane: &LaneStatus, skin: &Skin) -> ratatui::text::Span<'static> {
@@ -161,7 +195,7 @@ mod tests {
                 lane.threads = Some(Threads { count: 2, spinning: true, chosen_by });
             }
             desk.event(Event::EngineLoaded(snapshot));
-            let first = lines(&desk.state, &test_skin(), 60)[0].to_string();
+            let first = lines(&desk.state, &test_skin(), 3)[0].to_string();
             assert!(first.ends_with(expected), "{first}");
         }
     }

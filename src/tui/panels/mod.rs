@@ -1,18 +1,24 @@
 //! The instrument panels, one file each, and how they share the column beside the conversation.
 //!
-//! Every panel answers one question and is a function from the state to lines; it never draws outside them.
+//! Every panel answers one question and is a function from the state to lines; it never draws outside them. `view` puts
+//! them on the screen, `shown` says which of them a reader wants to see.
 
+pub mod context;
 pub mod cost;
 pub mod device;
 pub mod lane;
 pub mod latency;
 pub mod route;
+mod shown;
 pub mod speed;
+pub mod view;
 
 use ratatui::layout::Rect;
 
 use super::skin::{Skin, Text};
 use super::state::State;
+
+pub use shown::{Past, Shown, TokenCursor};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Panel {
@@ -24,6 +30,8 @@ pub enum Panel {
     Latency,
     /// Why there?
     Route,
+    /// How full?
+    Context,
     /// What does it cost the machine?
     Device,
     /// What did it take?
@@ -31,10 +39,11 @@ pub enum Panel {
 }
 
 /// From the top down.
-pub const ALL: [Panel; 6] = [Panel::Lane, Panel::Speed, Panel::Latency, Panel::Route, Panel::Device, Panel::Cost];
+pub const ALL: [Panel; 7] =
+    [Panel::Lane, Panel::Speed, Panel::Latency, Panel::Route, Panel::Context, Panel::Device, Panel::Cost];
 
 /// What folds away first when the screen is low.
-const FOLD: [Panel; 5] = [Panel::Cost, Panel::Device, Panel::Route, Panel::Latency, Panel::Speed];
+const FOLD: [Panel; 6] = [Panel::Cost, Panel::Device, Panel::Context, Panel::Route, Panel::Latency, Panel::Speed];
 
 /// Rows of the latency chart that are worth a panel, and those beyond which it grows no more.
 const CHART_ROWS: (usize, usize) = (2, 7);
@@ -46,22 +55,46 @@ impl Panel {
             Self::Speed => "speed",
             Self::Latency => "token latency, ms",
             Self::Route => "route",
+            Self::Context => "context",
             Self::Device => "device",
             Self::Cost => "cost",
         }
     }
 
-    /// The panel's lines, at most `columns` wide. `chart_rows` is for the one that has a chart.
-    pub fn lines(self, state: &State, skin: &Skin, columns: usize, chart_rows: usize) -> Vec<Text> {
+    /// The panel's lines, at most `columns` wide and `rows` in number.
+    pub fn lines(self, state: &State, skin: &Skin, columns: usize, rows: usize) -> Vec<Text> {
         let lines = match self {
-            Self::Lane => lane::lines(state, skin, columns),
-            Self::Speed => speed::lines(state, skin, columns),
-            Self::Latency => latency::lines(state, skin, columns, chart_rows),
+            Self::Lane => lane::lines(state, skin, rows),
+            Self::Speed => speed::lines(state, skin, columns, rows),
+            Self::Latency => latency::lines(state, skin, columns, rows),
             Self::Route => route::lines(state, skin, columns),
+            Self::Context => context::lines(state, skin, columns),
             Self::Device => device::lines(state, skin, columns),
             Self::Cost => cost::lines(state, skin, columns),
         };
-        lines.into_iter().map(|line| skin.fit(line, columns)).collect()
+        lines.into_iter().take(rows).map(|line| skin.fit(line, columns)).collect()
+    }
+
+    /// What the panel has to explain, at the right of its heading.
+    fn legend(self, state: &State, skin: &Skin) -> Option<Text> {
+        match self {
+            Self::Latency => latency::legend(state, skin),
+            Self::Route | Self::Context => route::legend(state, skin),
+            Self::Lane | Self::Speed | Self::Device | Self::Cost => None,
+        }
+    }
+
+    /// Rows that the panel wants besides its heading, whatever it shows now: panels that stand still are easier to read.
+    fn wanted(self, state: &State) -> usize {
+        match self {
+            Self::Lane => lane::rows(state),
+            Self::Speed => speed::ROWS,
+            Self::Latency => CHART_ROWS.0 + 1,
+            Self::Route => route::rows(state),
+            Self::Context => context::ROWS,
+            Self::Device => device::ROWS,
+            Self::Cost => cost::rows(state),
+        }
     }
 }
 
@@ -71,30 +104,18 @@ pub struct Place {
     pub panel: Panel,
     pub y: u16,
     pub rows: u16,
-    pub chart_rows: usize,
 }
 
-/// Rows that each panel wants besides its heading, whatever it shows now: panels that stand still are easier to read.
-fn wanted(panel: Panel, state: &State) -> usize {
-    match panel {
-        Panel::Lane => lane::rows(state),
-        Panel::Speed => 3,
-        Panel::Latency => CHART_ROWS.0 + 1,
-        Panel::Route => route::rows(state),
-        Panel::Device => 6,
-        Panel::Cost => cost::rows(state),
-    }
-}
-
-/// Shares the column: what does not fit folds away, and what is left over makes the chart higher and then lets the
-/// panels breathe.
+/// Shares the column: what does not fit folds away, but not the panel that is open; what is left over makes the chart
+/// higher and then lets the panels breathe.
 pub fn arrange(state: &State, area: Rect) -> Vec<Place> {
     let mut shown = ALL.to_vec();
     // The column's first heading stands in the rule above it.
-    let need = |panels: &[Panel]| panels.iter().map(|p| 1 + wanted(*p, state)).sum::<usize>().saturating_sub(1);
+    let need = |panels: &[Panel]| panels.iter().map(|p| 1 + p.wanted(state)).sum::<usize>().saturating_sub(1);
     let height = usize::from(area.height);
+    let open = state.open_panel();
     for panel in FOLD {
-        if need(&shown) > height {
+        if need(&shown) > height && open != Some(panel) {
             shown.retain(|p| *p != panel);
         }
     }
@@ -117,16 +138,10 @@ pub fn arrange(state: &State, area: Rect) -> Vec<Place> {
     let mut y = area.y.saturating_sub(1);
     let mut places = Vec::new();
     for panel in shown {
-        let rows = if panel == Panel::Latency { chart_rows + 1 } else { wanted(panel, state) };
+        let rows = if panel == Panel::Latency { chart_rows + 1 } else { panel.wanted(state) };
         let rows = u16::try_from(rows).unwrap_or(u16::MAX).min((area.bottom() - 1).saturating_sub(y));
-        places.push(Place { panel, y, rows, chart_rows });
+        places.push(Place { panel, y, rows });
         y = y.saturating_add(1 + rows + gaps as u16).min(area.bottom() - 1);
     }
     places
-}
-
-/// The panels that have no room in the column.
-pub fn folded(state: &State, area: Rect) -> Vec<Panel> {
-    let shown = arrange(state, area);
-    ALL.into_iter().filter(|panel| !shown.iter().any(|place| place.panel == *panel)).collect()
 }

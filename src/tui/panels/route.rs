@@ -1,44 +1,105 @@
-//! Why there? The routing decision: the request's size, the lane taken with its rule, and why not the others.
+//! Why there? The routing decision as it was made: the request's size, the rule, and lane by lane what was needed of how much
+//! room, with the predictions beside what was measured. While something is typed, what would be decided about it.
 
-use ratatui::text::Line;
+use ratatui::text::{Line, Span};
 
-use crate::engine::{LaneChange, LaneId, Policy, Rejection, RemoteUsage, RoutingDecision, Rule};
+use crate::engine::{LaneChange, LaneId, Rejection, RemoteUsage, RoutingDecision, Rule};
 
 use super::super::answer::Answer;
 use super::super::format;
-use super::super::skin::{Skin, Text};
+use super::super::skin::{Skin, Text, pad_left, pad_right, width};
 use super::super::state::State;
 use super::super::text::sanitize::one_line;
-use super::lane::name;
 
+/// Columns of a line's label.
 const NAME: usize = 7;
+/// Columns of the bar of a lane's room, at least.
+const BAR: usize = 8;
+/// Columns of a measured value.
+const VALUE: usize = 8;
 
 pub fn rows(state: &State) -> usize {
-    let others = state.snapshot().map_or(1, |snapshot| snapshot.lanes.len().saturating_sub(1));
-    3 + others + usize::from(has_server(state))
+    let lanes = state.snapshot().map_or(2, |snapshot| snapshot.lanes.len().max(1));
+    4 + lanes + usize::from(has_server(state))
 }
 
 fn has_server(state: &State) -> bool {
     state.snapshot().is_some_and(|snapshot| snapshot.lanes.iter().any(|lane| lane.remote.is_some()))
 }
 
-pub fn lines(state: &State, skin: &Skin, _columns: usize) -> Vec<Text> {
-    let Some((answer, decision)) = state.answer.as_ref().and_then(|a| a.decision.as_ref().map(|d| (a, d))) else {
+pub fn lines(state: &State, skin: &Skin, columns: usize) -> Vec<Text> {
+    let Some((decision, answer)) = state.decision() else {
         return vec![Line::from(vec![skin.absent(), skin.dim(" no request yet")])];
     };
-    let mut lines = vec![needed(decision, skin), chosen(decision, skin), times(answer, decision, skin)];
-    for rejection in &decision.rejected {
-        let change = answer.change.as_ref().filter(|change| change.to == rejection.lane);
-        lines.push(change.map_or_else(|| rejected(rejection, skin), |change| moved(change, skin)));
+    let mut lines = vec![needed(decision, skin, columns), rule(decision, skin)];
+    let order = order(state, decision);
+    let room = Room::of(decision, &order, columns);
+    for id in order {
+        let change = answer.and_then(|answer| answer.change.as_ref()).filter(|change| change.to == id);
+        if id == decision.lane {
+            lines.push(chosen(decision, room, skin));
+            // Back to the lane that was chosen first.
+            lines.extend(change.map(|change| moved(change, room, skin)));
+        } else if let Some(rejection) = decision.rejected.iter().find(|rejection| rejection.lane == id) {
+            let rejected = || rejected(decision, rejection, room, skin, columns);
+            lines.push(change.map_or_else(rejected, |change| moved(change, room, skin)));
+        }
     }
-    if let Some(usage) = answer.finished.as_ref().and_then(|finished| finished.usage.remote) {
-        lines.insert(3, bill(state, usage, skin));
-    }
-    // Back to the lane that was chosen first.
-    if let Some(change) = answer.change.as_ref().filter(|change| change.to == decision.lane) {
-        lines.push(moved(change, skin));
+    let measured = answer.and_then(Answer::ttft).map(format::duration);
+    lines.push(compared("TTFT", decision.predicted_ttft.map(format::duration), "took", measured, skin));
+    let rate = |rate: f64| format!("{} tok/s", format::rate(rate));
+    let measured = answer.and_then(Answer::tokens_per_second).map(rate);
+    lines.push(compared("rate", decision.predicted_rate().map(rate), "is", measured, skin));
+    if let Some(usage) = answer.and_then(|answer| answer.finished.as_ref()?.usage.remote) {
+        lines.push(bill(state, usage, skin));
     }
     lines
+}
+
+/// What is shown is not about an answer, but about what is typed.
+pub fn legend(state: &State, skin: &Skin) -> Option<Text> {
+    let (_, answer) = state.decision()?;
+    answer.is_none().then(|| Line::from(skin.dim("if sent now")))
+}
+
+/// The lanes in the order in which the engine prefers them.
+fn order(state: &State, decision: &RoutingDecision) -> Vec<LaneId> {
+    let lanes = state.snapshot().map(|snapshot| snapshot.lanes.as_slice()).unwrap_or_default();
+    let mut order: Vec<LaneId> = lanes.iter().map(|lane| lane.id).collect();
+    let decided = std::iter::once(decision.lane).chain(decision.rejected.iter().map(|rejection| rejection.lane));
+    for id in decided {
+        if !order.contains(&id) {
+            order.push(id);
+        }
+    }
+    order
+}
+
+/// Columns that every lane's line has in common.
+#[derive(Debug, Clone, Copy)]
+struct Room {
+    name: usize,
+    /// Of `1100/8000`.
+    numbers: usize,
+    bar: usize,
+}
+
+impl Room {
+    fn of(decision: &RoutingDecision, lanes: &[LaneId], columns: usize) -> Self {
+        let name = lanes.iter().map(|id| id.name().len() + 3).max().unwrap_or(0).max(NAME);
+        let limits = decision.rejected.iter().map(|rejection| rejection.context_limit);
+        let limit = limits.chain([decision.context_limit]).max().unwrap_or(0);
+        let bar = (columns / 3).saturating_sub(12).clamp(BAR, 24);
+        Self { name, numbers: room_text(decision.needed_tokens, limit).len(), bar }
+    }
+
+    fn name(self, sign: &str, id: LaneId) -> String {
+        pad_right(&format!("{sign} {id}"), self.name)
+    }
+}
+
+fn room_text(needed: usize, limit: usize) -> String {
+    format!("{needed}/{limit}")
 }
 
 /// Tokens of the answer that counted.
@@ -46,34 +107,69 @@ pub fn room(decision: &RoutingDecision) -> usize {
     decision.needed_tokens.saturating_sub(decision.prompt_tokens)
 }
 
-/// `37 prompt + 128 of 1024 answer = 165 tokens`
-fn needed(decision: &RoutingDecision, skin: &Skin) -> Text {
+/// `need   37 prompt + 128 of 1024 answer = 165`
+fn needed(decision: &RoutingDecision, skin: &Skin, columns: usize) -> Text {
     let room = room(decision);
-    let mut spans = vec![skin.number(decision.prompt_tokens.to_string()), skin.dim(" prompt + ")];
-    spans.push(skin.number(room.to_string()));
-    if room < decision.answer_tokens {
-        spans.push(skin.dim(format!(" of {}", decision.answer_tokens)));
+    // Nobody here knows how a server's model cuts text.
+    let label = if decision.lane == LaneId::Remote { "est." } else { "need" };
+    let mut spans = vec![skin.dim(pad_right(label, NAME)), skin.number(decision.prompt_tokens.to_string())];
+    spans.extend([skin.dim(" prompt + "), skin.number(room.to_string())]);
+    let sum = [skin.dim(" answer = "), skin.number((decision.prompt_tokens + room).to_string())];
+    let of = skin.dim(format!(" of {}", decision.answer_tokens));
+    let all = [spans.clone(), vec![of.clone()], sum.to_vec()].concat();
+    if room < decision.answer_tokens && width(&Line::from(all)) <= columns {
+        spans.push(of);
     }
-    spans.push(skin.dim(" answer = "));
-    spans.push(skin.number((decision.prompt_tokens + room).to_string()));
-    spans.push(skin.dim(" tokens"));
-    if decision.lane == LaneId::Remote {
-        // Nobody here knows how the server's model cuts text.
-        spans.insert(0, skin.dim("est. "));
+    spans.extend(sum);
+    Line::from(spans)
+}
+
+/// `rule   first that fits · policy auto`
+fn rule(decision: &RoutingDecision, skin: &Skin) -> Text {
+    let mut spans = vec![skin.dim(pad_right("rule", NAME)), skin.plain(decision.rule.explain())];
+    match decision.rule {
+        Rule::Requested => spans.extend([skin.dot(), skin.styled(skin.theme.warning, "override")]),
+        _ => spans.extend([skin.dot(), skin.dim(format!("policy {}", decision.policy.name()))]),
     }
     Line::from(spans)
 }
 
-fn chosen(decision: &RoutingDecision, skin: &Skin) -> Text {
-    let mut spans = vec![
-        skin.styled(skin.theme.good, name(skin.glyphs.chosen, decision.lane)),
-        skin.plain(decision.rule.explain()),
-        skin.dot(),
-        skin.dim(format!("context {}", decision.context_limit)),
-    ];
-    if decision.policy != Policy::Auto && decision.rule != Rule::Requested {
-        spans.extend([skin.dot(), skin.dim(format!("policy {}", decision.policy.name()))]);
+/// `━━━─────  1100/8000`
+fn gauge(needed: usize, limit: usize, room: Room, skin: &Skin) -> Vec<Span<'static>> {
+    let [full, empty] = skin.gauge(needed as f64 / limit.max(1) as f64, room.bar);
+    let full = if needed <= limit { full } else { skin.styled(skin.theme.warning, full.content.into_owned()) };
+    vec![full, empty, skin.plain(format!(" {}", pad_left(&room_text(needed, limit), room.numbers)))]
+}
+
+fn chosen(decision: &RoutingDecision, room: Room, skin: &Skin) -> Text {
+    let mut spans = vec![skin.styled(skin.theme.good, room.name(skin.glyphs.chosen, decision.lane))];
+    let fits = decision.needed_tokens <= decision.context_limit;
+    spans.extend(gauge(decision.needed_tokens, decision.context_limit, room, skin));
+    spans.push(skin.dim("  "));
+    match (decision.predicted_total, fits) {
+        (_, false) => spans.push(skin.styled(skin.theme.warning, "too long")),
+        (Some(total), true) => spans.push(skin.dim(format!("est. {}", format::duration(total)))),
+        (None, true) => spans.push(skin.plain("fits")),
     }
+    Line::from(spans)
+}
+
+fn rejected(decision: &RoutingDecision, rejection: &Rejection, room: Room, skin: &Skin, columns: usize) -> Text {
+    let (needed, limit) = (decision.needed_tokens, rejection.context_limit);
+    let mut reason = one_line(&rejection.reason);
+    // The numbers stand beside the bar already.
+    if reason == format!("{needed} tokens, context of {limit}") {
+        reason = "too long".to_owned();
+    }
+    let mut spans = vec![skin.dim(room.name(skin.glyphs.rejected, rejection.lane))];
+    let mut with_gauge = spans.clone();
+    with_gauge.extend(gauge(needed, limit, room, skin));
+    with_gauge.extend([skin.dim("  "), skin.dim(reason.clone())]);
+    // A reason is said as a whole, if need be without the bar.
+    if limit > 0 && width(&Line::from(with_gauge.clone())) <= columns {
+        return Line::from(with_gauge);
+    }
+    spans.push(skin.dim(reason));
     Line::from(spans)
 }
 
@@ -83,7 +179,7 @@ fn bill(state: &State, usage: RemoteUsage, skin: &Skin) -> Text {
     let price = lanes.iter().find_map(|lane| lane.remote.as_ref()?.price.as_ref());
     let estimate = if usage.is_estimate { "est. " } else { "" };
     let tokens = format!("{estimate}{} in, {} out", usage.prompt_tokens, usage.completion_tokens);
-    let mut spans = vec![skin.plain(" ".repeat(NAME)), skin.dim(tokens), skin.dot()];
+    let mut spans = vec![skin.dim(pad_right("bill", NAME)), skin.dim(tokens), skin.dot()];
     match price {
         Some(price) => spans.push(skin.number(price.show(usage))),
         None => spans.push(skin.dim("no price in the settings")),
@@ -91,28 +187,28 @@ fn bill(state: &State, usage: RemoteUsage, skin: &Skin) -> Text {
     Line::from(spans)
 }
 
-fn rejected(rejection: &Rejection, skin: &Skin) -> Text {
-    Line::from(vec![skin.dim(name(skin.glyphs.rejected, rejection.lane)), skin.dim(one_line(&rejection.reason))])
-}
-
 /// The lane that an answer moved to.
-fn moved(change: &LaneChange, skin: &Skin) -> Text {
+fn moved(change: &LaneChange, room: Room, skin: &Skin) -> Text {
     Line::from(vec![
-        skin.styled(skin.theme.warning, name(skin.glyphs.chosen, change.to)),
+        skin.styled(skin.theme.warning, room.name(skin.glyphs.chosen, change.to)),
         skin.plain(format!("from token {}", change.after_tokens + 1)),
         skin.dot(),
         skin.dim(one_line(&change.reason)),
     ])
 }
 
-/// The first token's time as it was predicted and as it was.
-fn times(answer: &Answer, decision: &RoutingDecision, skin: &Skin) -> Text {
-    let mut spans = vec![skin.plain(" ".repeat(NAME)), skin.dim("first token est. ")];
-    match decision.predicted_ttft {
-        Some(predicted) => spans.push(skin.plain(format::duration(predicted))),
-        None => spans.push(skin.absent()),
-    }
-    spans.push(skin.dim(", took "));
-    spans.push(skin.figure(answer.ttft().map(format::duration), 0));
-    Line::from(spans)
+/// A value as it was predicted and as it was.
+fn compared(label: &str, predicted: Option<String>, verb: &str, measured: Option<String>, skin: &Skin) -> Text {
+    let value = |value: Option<String>| pad_left(&value.unwrap_or_else(|| skin.glyphs.absent.to_owned()), VALUE);
+    let number = match &measured {
+        Some(_) => skin.number(value(measured)),
+        None => skin.dim(value(None)),
+    };
+    Line::from(vec![
+        skin.dim(pad_right(label, NAME)),
+        skin.dim("est. "),
+        skin.plain(pad_right(&value(predicted), 11)),
+        skin.dim(format!("  {} ", pad_right(verb, 4))),
+        number,
+    ])
 }

@@ -1,4 +1,5 @@
-//! How fast? Tokens per second, time to the first token, and how much of the prompt had to be computed.
+//! How fast? Tokens per second, time to the first token, how much of the prompt had to be computed, and how the last
+//! answers were.
 
 use ratatui::text::{Line, Span};
 
@@ -6,15 +7,19 @@ use crate::telemetry::latency::tokens_per_second;
 
 use super::super::answer::{Answer, Phase};
 use super::super::format;
-use super::super::skin::{Skin, Text, width};
+use super::super::skin::{Skin, Text, pad_left, pad_right, width};
 use super::super::state::State;
+use super::Past;
 
 /// Tokens that one bar of the sparkline stands for.
 const TOKENS_PER_BAR: usize = 4;
 /// Columns of a number after its label.
 const NUMBER: usize = 8;
 
-pub fn lines(state: &State, skin: &Skin, columns: usize) -> Vec<Text> {
+/// Rows of the panel in the column.
+pub const ROWS: usize = 4;
+
+pub fn lines(state: &State, skin: &Skin, columns: usize, rows: usize) -> Vec<Text> {
     let answer = state.answer.as_ref();
     let speed = answer.and_then(Answer::tokens_per_second);
     let mut first = vec![skin.dim("decode"), skin.figure(speed.map(format::rate), NUMBER), skin.dim(" tok/s")];
@@ -42,7 +47,17 @@ pub fn lines(state: &State, skin: &Skin, columns: usize) -> Vec<Text> {
     ]);
     let mut third = vec![skin.dim("prompt  ")];
     third.extend(prompt_line(answer, skin, columns.saturating_sub(8)).spans);
-    vec![Line::from(first), Line::from(second), Line::from(third)]
+    let past = state.panels.trend();
+    let mut lines = vec![Line::from(first), Line::from(second), Line::from(third), trend(past, skin, columns)];
+    // Zoomed there is room for the numbers.
+    if rows > ROWS + 2 && !past.is_empty() {
+        lines.push(Line::default());
+        lines.push(Line::from(skin.dim(COLUMNS)));
+        let count = past.len();
+        let newest = past.iter().rev().take(rows - ROWS - 2);
+        lines.extend(newest.enumerate().map(|(index, past)| past_line(count - index, past, skin)));
+    }
+    lines
 }
 
 /// During prefill a gauge, after it what was new and what was reused.
@@ -68,11 +83,53 @@ pub fn prompt_line(answer: Option<&Answer>, skin: &Skin, columns: usize) -> Text
     }
 }
 
-/// Speed over the newest tokens, a bar for every few of them. The fastest in view takes three quarters of the height:
-/// a full block would be louder than anything else on the screen.
+/// The last answers side by side: how fast they were, and how soon they began.
+fn trend(past: &[Past], skin: &Skin, columns: usize) -> Text {
+    let mut spans = vec![skin.dim("trend   ")];
+    if past.is_empty() {
+        spans.extend([skin.absent(), skin.dim(" no answer yet")]);
+        return Line::from(spans);
+    }
+    let label = width(&Line::from(spans.clone()));
+    // The words stand still while the bars grow.
+    let words = ["tok/s ", "  TTFT "];
+    let bars = (columns.saturating_sub(label + words[0].len() + words[1].len()) / 2).clamp(1, 24);
+    let newest = &past[past.len().saturating_sub(bars)..];
+    let rates: Vec<_> = newest.iter().map(|past| past.tokens_per_second).collect();
+    let ttfts: Vec<_> = newest.iter().map(|past| past.ttft.map(|ttft| ttft.as_secs_f64())).collect();
+    for (values, word) in [(rates, words[0]), (ttfts, words[1])] {
+        spans.push(skin.dim(word));
+        spans.push(skin.styled(skin.theme.chart, pad_right(&levels(&values, skin), bars)));
+    }
+    Line::from(spans)
+}
+
+/// A bar for each value, the highest of them three quarters high: a full block would be louder than anything else on the
+/// screen. A value that is not known is a dot.
+fn levels(values: &[Option<f64>], skin: &Skin) -> String {
+    let highest = values.iter().flatten().copied().fold(0.0, f64::max);
+    let level = |value: &Option<f64>| value.map_or(skin.glyphs.dot, |value| skin.glyphs.level(value / highest * 0.75));
+    values.iter().map(level).collect()
+}
+
+/// Over the numbers of the last answers.
+const COLUMNS: &str = "answer  lane              tok/s       TTFT    prefill   tokens";
+
+fn past_line(number: usize, past: &Past, skin: &Skin) -> Text {
+    let lane = if past.emulated { format!("{} emulated", past.lane) } else { past.lane.to_string() };
+    Line::from(vec![
+        skin.dim(pad_left(&number.to_string(), 6)),
+        skin.plain(format!("  {}", pad_right(&lane, 14))),
+        skin.figure(past.tokens_per_second.map(format::rate), 9),
+        skin.figure(past.ttft.map(format::duration), 11),
+        skin.figure(past.prefill_tokens_per_second.map(format::rate), 11),
+        skin.number(pad_left(&past.tokens.to_string(), 9)),
+    ])
+}
+
+/// Speed over the newest tokens, a bar for every few of them.
 pub fn sparkline(answer: &Answer, skin: &Skin, columns: usize) -> String {
-    let chunks: Vec<f64> = answer.latencies().chunks_exact(TOKENS_PER_BAR).filter_map(tokens_per_second).collect();
-    let newest = &chunks[chunks.len().saturating_sub(columns)..];
-    let fastest = newest.iter().copied().fold(0.0, f64::max);
-    newest.iter().map(|rate| skin.glyphs.level(rate / fastest * 0.75)).collect()
+    let chunks = answer.latencies().chunks_exact(TOKENS_PER_BAR).map(tokens_per_second);
+    let chunks: Vec<Option<f64>> = chunks.filter(Option::is_some).collect();
+    levels(&chunks[chunks.len().saturating_sub(columns)..], skin)
 }

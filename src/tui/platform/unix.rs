@@ -63,6 +63,12 @@ pub fn terminal_gone() -> bool {
     }
 }
 
+/// Buttons and the wheel, in decimal coordinates; not each movement, which over a slow connection would be a stream.
+pub fn take_mouse(bytes: &mut Vec<u8>, on: bool) -> io::Result<()> {
+    bytes.extend_from_slice(if on { b"\x1b[?1000h\x1b[?1006h" } else { b"\x1b[?1006l\x1b[?1000l" });
+    Ok(())
+}
+
 /// Whether there is a shell to come back from: the first process of a session was started by none.
 pub fn can_stop() -> bool {
     rustix::process::getsid(None).is_ok_and(|session| session != rustix::process::getpid())

@@ -4,6 +4,8 @@
 use std::fs::File;
 use std::io;
 
+use crossterm::event::{DisableMouseCapture, EnableMouseCapture};
+use crossterm::queue;
 use tokio::signal::windows;
 
 use super::super::event::{Signal, SuspendedBy};
@@ -28,6 +30,11 @@ impl Saved {
 /// A console that is closed ends its programs itself.
 pub fn terminal_gone() -> bool {
     false
+}
+
+/// The console's mode, or its sequences where it has those.
+pub fn take_mouse(bytes: &mut Vec<u8>, on: bool) -> io::Result<()> {
+    if on { queue!(bytes, EnableMouseCapture) } else { queue!(bytes, DisableMouseCapture) }
 }
 
 pub fn can_stop() -> bool {

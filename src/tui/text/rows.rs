@@ -118,7 +118,6 @@ pub struct TextRow<'a> {
 
 impl TextRow<'_> {
     /// Where the text on it ends.
-    #[cfg(test)]
     pub fn end(&self) -> usize {
         self.pieces.iter().map(|piece| piece.source.end).max().unwrap_or(self.start)
     }

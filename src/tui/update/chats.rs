@@ -108,6 +108,7 @@ pub(super) fn on_lane(state: &mut State, lane: LaneId, emulated: bool, why: Opti
 /// The running answer is over.
 pub(super) fn ended(state: &mut State, finish: &str, effects: &mut Vec<Effect>) {
     let (Some(id), Some(answer)) = (state.chats.answering.take(), &state.answer) else { return };
+    state.chats.answered = Some(id);
     let header = match state.conversation.blocks().get(answer.block).map(|block| &block.kind) {
         Some(Kind::Answer(header)) => header.clone(),
         _ => AnswerHeader::default(),
@@ -260,10 +261,10 @@ const BUSY: &str = "an answer is running; Ctrl-C cancels it";
 /// The blocks follow the tree.
 fn refresh(state: &mut State) {
     chats::show(&mut state.conversation, &state.chats.tree);
-    if state.answer.as_ref().is_some_and(|answer| answer.block >= state.conversation.blocks().len()) {
-        // Its message is not shown any more.
-        state.answer = None;
-        state.bill = None;
+    // The numbers on the screen are of the last answer, as long as it is there.
+    match state.chats.answered.and_then(|id| state.conversation.block_of(id)) {
+        Some(block) => state.answer.iter_mut().for_each(|answer| answer.block = block),
+        None => (state.answer, state.bill) = (None, None),
     }
     state.lay_out();
 }

@@ -12,9 +12,8 @@ use super::super::keys::{Action, Context};
 use super::super::page::Page;
 use super::super::state::{Overlay, State};
 use super::super::text;
-use super::chats;
 use super::send::cancel;
-use super::{looks, models, settings};
+use super::{chats, copy, looks, models, mouse, settings};
 
 pub(super) fn run_command(state: &mut State, now: Instant, effects: &mut Vec<Effect>) {
     let typed = state.composer.text().to_string();
@@ -65,10 +64,17 @@ pub(super) fn run_command(state: &mut State, now: Instant, effects: &mut Vec<Eff
             state.composer.take();
             models::model(state, &name, effects);
         }
-        Typed::Theme(name) => {
-            let name = name.to_owned();
+        Typed::Copy(what) => {
             state.composer.take();
-            looks::theme(state, &name);
+            copy::copy(state, what, effects);
+        }
+        Typed::Mouse(on) => {
+            state.composer.take();
+            mouse::switch(state, on, effects);
+        }
+        Typed::Theme(name) => {
+            state.composer.take();
+            looks::theme(state, name);
         }
         Typed::Unknown(word) => {
             let word = text::truncate(word, 20, "...");

@@ -37,12 +37,10 @@ pub fn on_event(state: &mut State, event: Event, now: Instant, effects: &mut Vec
             }
         }
         Event::Generation(event) => on_generation(state, event, now, effects),
-        Event::GenerationLost => {
-            if state.busy() {
-                let ending = (Level::Error, "error: the lane ended without a word".to_string());
-                close_answer(state, "error", Some(ending), effects);
-                after_answer(state, false, now, effects);
-            }
+        Event::GenerationLost if state.busy() => {
+            let ending = (Level::Error, "error: the lane ended without a word".to_string());
+            close_answer(state, "error", Some(ending), effects);
+            after_answer(state, false, now, effects);
         }
         Event::Previewed { revision, result } => {
             state.preview.asked = None;
@@ -112,19 +110,17 @@ fn on_generation(state: &mut State, event: GenerationEvent, now: Instant, effect
         }
         GenerationEvent::PrefillProgress(_) => {}
         GenerationEvent::Token(token) => {
-            let tokens = answer.tokens;
+            let (tokens, took) = (answer.tokens, answer.newest());
             let since_last = answer.latencies().last().copied().unwrap_or_default();
             if let Some(header) = state.conversation.header_mut(block).filter(|_| token.thinks) {
                 header.thinking_tokens = tokens;
                 header.thinking_time += since_last;
             }
-            state.conversation.think(block, &token.thinking);
-            state.conversation.append(block, &token.text);
+            state.conversation.add_token(block, &token, took);
             chats::said(state, &token.text, &token.thinking, effects);
         }
         GenerationEvent::TrailingText { thinking, text, .. } => {
-            state.conversation.think(block, &thinking);
-            state.conversation.append(block, &text);
+            state.conversation.add_trailing(block, &thinking, &text);
             chats::said(state, &text, &thinking, effects);
         }
         GenerationEvent::LaneChanged(change) => {
@@ -174,6 +170,7 @@ fn ending(reason: &FinishReason, usage: Usage) -> Option<(Level, String)> {
 pub fn close_answer(state: &mut State, finish: &str, ending: Option<(Level, String)>, effects: &mut Vec<Effect>) {
     let Some(answer) = state.answer.as_mut() else { return };
     answer.over = true;
+    state.panels.note(answer);
     let speed = answer.tokens_per_second();
     // What was said is kept with its question; a question without a word of an answer is not asked again.
     let left_out = state.conversation.blocks().get(answer.block).is_none_or(Block::is_empty);

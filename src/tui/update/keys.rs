@@ -10,13 +10,11 @@ use super::super::conversation::Conversation;
 use super::super::event::{Effect, Exit, SuspendedBy};
 use super::super::keymap::Meaning;
 use super::super::keys::{Action, Context};
-use super::super::layout::Mode;
-use super::super::panels;
-use super::super::state::{Overlay, QUIT_WINDOW, State};
+use super::super::state::{QUIT_WINDOW, State};
 use super::commands;
 use super::completion;
 use super::send::{cancel, return_queue, send, typed};
-use super::{chats, list};
+use super::{chats, list, panels};
 
 pub(super) fn on_key(state: &mut State, key: KeyEvent, now: Instant, effects: &mut Vec<Effect>) {
     state.dirty = true;
@@ -37,7 +35,10 @@ pub(super) fn on_key(state: &mut State, key: KeyEvent, now: Instant, effects: &m
         }
         Meaning::Nothing => {}
         Meaning::Do(Action::Interrupt) => interrupt(state, armed, now, effects),
-        Meaning::Do(action) => act(state, action, now, effects),
+        Meaning::Do(action) => {
+            state.held.let_go();
+            act(state, action, now, effects);
+        }
     }
     if state.composer.revision() != revision {
         completion::follow(state, meaning);
@@ -48,6 +49,7 @@ pub(super) fn act(state: &mut State, action: Action, now: Instant, effects: &mut
     if completion::act(state, action, now, effects)
         || list::act(state, action, now, effects)
         || chats::act(state, action, now, effects)
+        || panels::act(state, action)
     {
         return;
     }
@@ -100,8 +102,13 @@ pub(super) fn act(state: &mut State, action: Action, now: Instant, effects: &mut
         Action::Commands => completion::open_commands(state),
         Action::Thinking => state.conversation.toggle_thinking(),
         Action::Source => commands::show_source(state, !state.conversation.shows_source()),
-        Action::NextPanel => cycle_panel(state, 1),
-        Action::PreviousPanel => cycle_panel(state, -1),
+        // Done above.
+        Action::NextPanel
+        | Action::PreviousPanel
+        | Action::ZoomPanel
+        | Action::HidePanels
+        | Action::Tokens
+        | Action::Token(_) => {}
         Action::PageUp => scroll(state, |c| c.page(-1)),
         Action::PageDown => scroll(state, |c| c.page(1)),
         Action::ScrollUp => scroll(state, |c| c.scroll_by(-1)),
@@ -139,24 +146,6 @@ pub(super) fn act(state: &mut State, action: Action, now: Instant, effects: &mut
 pub(super) fn scroll(state: &mut State, by: impl FnOnce(&mut Conversation)) {
     state.lay_out();
     by(&mut state.conversation);
-}
-
-/// Opens the next of the panels that the layout has no room for, and after the last one none.
-pub(super) fn cycle_panel(state: &mut State, step: isize) {
-    let layout = state.layout();
-    let hidden = if layout.mode == Mode::Wide { panels::folded(state, layout.panels) } else { panels::ALL.to_vec() };
-    if hidden.is_empty() {
-        state.overlay = None;
-        return;
-    }
-    let current = state.overlay.as_ref().and_then(Overlay::panel);
-    let current = current.and_then(|panel| hidden.iter().position(|p| *p == panel)).map(|at| at as isize);
-    let next = match current {
-        Some(at) => at + step,
-        None if step > 0 => 0,
-        None => hidden.len() as isize - 1,
-    };
-    state.overlay = usize::try_from(next).ok().and_then(|at| hidden.get(at)).map(|panel| Overlay::Panel(*panel));
 }
 
 pub(super) fn interrupt(state: &mut State, armed: Option<Instant>, now: Instant, effects: &mut Vec<Effect>) {

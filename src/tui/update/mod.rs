@@ -2,16 +2,20 @@
 //!
 //! Keys are in `keys`, commands in `commands`, the way of a message in `send`, what the engine reports in `engine`,
 //! lists to choose from and pages to read in `list`, the palette of commands in `completion`, what is said of the answers
-//! that follow in `settings`, themes in `looks`, another model in `models`, what is said and kept as a tree in `chats`.
+//! that follow in `settings`, themes in `looks`, another model in `models`, what is said and kept as a tree in `chats`,
+//! the mouse in `mouse`, copying in `copy`, panels in `panels`.
 
 mod chats;
 mod commands;
 mod completion;
+mod copy;
 mod engine;
 mod keys;
 mod list;
 mod looks;
 mod models;
+mod mouse;
+mod panels;
 mod send;
 mod settings;
 
@@ -57,6 +61,8 @@ pub fn update(state: &mut State, event: Event, now: Instant) -> Vec<Effect> {
         }
         Event::LogRead(result) => list::show_log(state, result),
         Event::Tick => on_tick(state, now, &mut effects),
+        Event::Mouse(mouse) => mouse::on_mouse(state, mouse, now, &mut effects),
+        Event::Clipboard(outcome) => copy::on_outcome(state, outcome, &mut effects),
         Event::EngineLoaded(_)
         | Event::EngineFailed(_)
         | Event::Snapshot(_)
@@ -79,6 +85,9 @@ fn on_tick(state: &mut State, now: Instant, effects: &mut Vec<Effect>) {
     if matches!(state.engine, EngineState::Loading { .. }) {
         state.dirty = true; // it shows how long it takes
     }
+    if state.held.has_come(now) {
+        state.dirty = true;
+    }
     if state.refresh.is_some_and(|due| now >= due) {
         state.refresh = None;
         effects.push(Effect::RefreshSnapshot);
@@ -96,3 +105,6 @@ mod tests;
 
 #[cfg(test)]
 mod thinking_tests;
+
+#[cfg(test)]
+mod panels_tests;

@@ -6,8 +6,6 @@ use proptest::prelude::*;
 
 use super::super::conversation::{Block, Kind, Level};
 use super::super::fixtures::{Desk, bill, decision, lane_change, ms, snapshot, snapshot_with};
-use super::super::panels::Panel;
-use super::super::state::Overlay;
 use super::*;
 use crate::engine::{ContextTrim, FinishReason, GenerationEvent, LaneId, LaneState, Role, RoutingDecision};
 
@@ -398,32 +396,6 @@ fn a_failed_engine_says_why_and_keeps_what_was_typed() {
     assert_eq!(desk.state.composer.text(), "early");
 }
 
-fn open_panel(desk: &Desk) -> Option<Panel> {
-    desk.state.overlay.as_ref().and_then(Overlay::panel)
-}
-
-#[test]
-fn tab_walks_through_the_panels_that_have_no_room() {
-    let mut desk = Desk::ready();
-    let mut seen = Vec::new();
-    for _ in 0..7 {
-        desk.key(KeyCode::Tab);
-        seen.push(open_panel(&desk));
-    }
-    use Panel::{Cost, Device, Lane, Latency, Route, Speed};
-    assert_eq!(seen, [Some(Lane), Some(Speed), Some(Latency), Some(Route), Some(Device), Some(Cost), None]);
-    desk.key(KeyCode::BackTab);
-    assert_eq!(open_panel(&desk), Some(Cost));
-    assert_eq!(desk.key(KeyCode::Esc), []);
-    assert!(desk.state.overlay.is_none());
-    desk.event(Event::Resize { columns: 120, rows: 40 });
-    desk.key(KeyCode::Tab);
-    assert!(desk.state.overlay.is_none(), "a wide screen shows them all");
-    desk.event(Event::Resize { columns: 120, rows: 24 });
-    desk.key(KeyCode::Tab);
-    assert!(desk.state.overlay.is_some(), "a low one does not");
-}
-
 #[test]
 fn loading_wakes_once_a_second_and_an_idle_screen_never() {
     let mut desk = Desk::loading();
@@ -443,7 +415,7 @@ fn a_terminal_that_is_gone_ends_the_program() {
 }
 
 fn any_event() -> impl Strategy<Value = u8> {
-    0u8..46
+    0u8..58
 }
 
 /// One of everything that can happen, by number.
@@ -494,6 +466,10 @@ fn happen(desk: &mut Desk, event: u8, size: (u16, u16)) {
         42 => drop(desk.key(F(2))),
         43 => drop(desk.event(Event::LogRead(Ok("one\ntwo\x1b[2J".into())))),
         44 => drop(desk.send("/set")),
+        45 => drop(desk.event(Event::Key(KeyEvent::new(Up, KeyModifiers::ALT)))),
+        46 => drop(desk.ctrl('o')),
+        47..56 => drop(desk.key(Char(char::from(b"ermbdukhl"[usize::from(event - 47)])))),
+        56 => drop(desk.send("/undo")),
         _ => drop(desk.event(Event::Tick)),
     }
     desk.wait(37);
@@ -516,8 +492,12 @@ proptest! {
         events in prop::collection::vec((any_event(), (0u16..140, 0u16..50)), 1..60)
     ) {
         let mut desk = Desk::ready();
+        desk.state.chats.has_store = true;
         for (event, size) in events {
             happen(&mut desk, event, size);
+            let blocks: Vec<u32> = desk.state.conversation.blocks().iter().filter_map(|block| block.message).collect();
+            let path: Vec<u32> = desk.state.chats.tree.path().iter().map(|message| message.id).collect();
+            prop_assert_eq!(blocks, path);
             super::super::view::tests::render(&mut desk, size.0, size.1);
         }
     }
