@@ -3,6 +3,7 @@
 mod bench;
 mod build;
 mod chats;
+mod race;
 
 use std::path::PathBuf;
 
@@ -13,6 +14,7 @@ use crate::engine::{LaneId, Policy};
 pub use bench::{BenchArgs, LoadArgs, TuneArgs};
 pub use build::{BuildArgs, BuildTarget, Int4Args, NpuBuildArgs, PrecisionName};
 pub use chats::{ChatsArgs, ChatsCommand, FormatName, KeepArgs};
+pub use race::{RaceArgs, RecordArgs, ReplayArgs};
 
 /// Chat with a language model on your own machine, and see which silicon answers.
 ///
@@ -25,6 +27,8 @@ pub struct Cli {
     pub command: Option<Command>,
     #[command(flatten)]
     pub connect: ConnectArgs,
+    #[command(flatten)]
+    pub recording: RecordArgs,
     #[command(flatten)]
     pub keep: KeepArgs,
     #[command(flatten)]
@@ -58,6 +62,18 @@ Examples:
   ortalk run --json --temperature 0 \"Name three rivers.\"
   ortalk run --schema person.json \"Invent a person.\"
   ortalk run --emulate-npu --lane npu -n 8 \"What is the capital of France?\"";
+
+const RACE_EXAMPLES: &str = "\
+Examples:
+  ortalk race \"What is the capital of France?\"
+  ortalk race --lanes cpu,npu --emulate-npu -n 16 --json \"Name three rivers.\"
+  ortalk race --rounds 5 --record race.jsonl < question.txt";
+
+const REPLAY_EXAMPLES: &str = "\
+Examples:
+  ortalk --record talk.jsonl           Chat, and write down what is shown
+  ortalk replay talk.jsonl             Show it again
+  ortalk replay --speed 2 talk.jsonl   In half the time";
 
 const SERVE_EXAMPLES: &str = "\
 Examples:
@@ -99,6 +115,19 @@ pub enum Command {
     /// Answer one prompt on standard output and exit.
     #[command(after_help = RUN_EXAMPLES)]
     Run(RunArgs),
+    /// Race lanes: one prompt down several of them with one clock, and a verdict.
+    ///
+    /// Each lane gets the same request with the same seed, and reuses nothing: first token, tokens per second, latencies,
+    /// energy where it can be read. Lanes that compute on the same cores run one after the other, and that is said. The exit
+    /// status is 1 where a lane could not run.
+    #[command(after_help = RACE_EXAMPLES, mut_arg("lane", |arg| arg.hide(true)), mut_arg("policy", |arg| arg.hide(true)))]
+    Race(RaceArgs),
+    /// Play a recording again, without the device, the model or the library.
+    ///
+    /// In the chat's own screen, which is marked as a replay, at the pace at which it was recorded. Space stops it and goes
+    /// on, the keys for scrolling and for panels work, Ctrl-C twice leaves.
+    #[command(after_help = REPLAY_EXAMPLES)]
+    Replay(ReplayArgs),
     /// Answer over HTTP, with OpenAI's API.
     ///
     /// POST /v1/chat/completions, /v1/completions and /v1/responses, GET /v1/models, /health, /metrics and /ortalk/snapshot.

@@ -19,6 +19,8 @@ fn help_reads_well() {
     insta::with_settings!({prepend_module_to_snapshot => false, omit_expression => true}, {
         insta::assert_snapshot!("help", help(&["--help"]));
         insta::assert_snapshot!("help_run", help(&["run", "--help"]));
+        insta::assert_snapshot!("help_race", help(&["race", "--help"]));
+        insta::assert_snapshot!("help_replay", help(&["replay", "--help"]));
         insta::assert_snapshot!("help_serve", help(&["serve", "--help"]));
         insta::assert_snapshot!("help_setup", help(&["setup", "--help"]));
         insta::assert_snapshot!("help_sys", help(&["sys", "--help"]));
@@ -36,9 +38,11 @@ fn help_reads_well() {
 
 #[test]
 fn no_line_is_wider_than_a_hundred_columns() {
-    let commands =
-        ["run", "serve", "setup", "sys", "inspect", "bench", "chats", "cost", "report", "build", "pull", "models"]
-            .map(|command| [command, "--help"]);
+    let commands = [
+        "run", "race", "replay", "serve", "setup", "sys", "inspect", "bench", "chats", "cost", "report", "build",
+        "pull", "models",
+    ]
+    .map(|command| [command, "--help"]);
     for arguments in [&["--help"][..], &["-h"]].into_iter().chain(commands.iter().map(|words| &words[..])) {
         for line in help(arguments).lines() {
             assert!(line.chars().count() <= 100, "{arguments:?}: {line}");

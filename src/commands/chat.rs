@@ -8,14 +8,14 @@ use super::faults;
 use super::fetch::AfterFetch;
 use super::local_models::LocalModels;
 use super::session;
-use crate::cli::{ChatArgs, KeepArgs};
+use crate::cli::{ChatArgs, KeepArgs, RecordArgs};
 use crate::config::Settings;
 use crate::decoder::lane_processes;
 use crate::paths::Paths;
 use crate::telemetry::device::DeviceSampler;
 use crate::tui::{self, Backend, TuiOptions};
 
-pub fn run(keep: &KeepArgs, args: &ChatArgs) -> anyhow::Result<ExitCode> {
+pub fn run(keep: &KeepArgs, recording: &RecordArgs, args: &ChatArgs) -> anyhow::Result<ExitCode> {
     // Before anything is fetched: a script that meant `run` should not wait for a download to hear it.
     tui::require_terminal()?;
     // A conversation that is not there is said before anything is fetched, too.
@@ -36,6 +36,8 @@ pub fn run(keep: &KeepArgs, args: &ChatArgs) -> anyhow::Result<ExitCode> {
         screen: settings.screen,
         chats: Some(chats),
         log_file: paths.log_file(),
+        record: recording.record.clone(),
+        replay: None,
         books: Some(books),
         sample: Some(Box::new(move || sampler.sample(&lane_processes()))),
         models: Some(models),

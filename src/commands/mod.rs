@@ -17,7 +17,9 @@ mod local_models;
 mod model_name;
 mod models;
 mod pull;
+mod race;
 mod rates;
+mod replay;
 mod report;
 mod room;
 mod run;
@@ -78,6 +80,8 @@ fn name(command: Option<&Command>) -> &'static str {
         Some(Command::Inspect(_)) => "inspect",
         Some(Command::Models(_)) => "models",
         Some(Command::Pull(_)) => "pull",
+        Some(Command::Race(_)) => "race",
+        Some(Command::Replay(_)) => "replay",
         Some(Command::Report(_)) => "report",
         Some(Command::Run(_)) => "run",
         Some(Command::Serve(_)) => "serve",
@@ -97,6 +101,8 @@ fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
         Some(Command::Inspect(args)) => inspect::run(&args),
         Some(Command::Models(args)) => models::run(&args),
         Some(Command::Pull(args)) => pull::run(&args),
+        Some(Command::Race(args)) => race::run(args),
+        Some(Command::Replay(args)) => replay::run(&args),
         Some(Command::Report(args)) => report::run(&args),
         Some(Command::Run(args)) => run::run(args),
         Some(Command::Serve(args)) => serve::run(args),
@@ -104,8 +110,8 @@ fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
         Some(Command::Sys(args)) => sys::run(&args),
         Some(Command::Worker(task)) => worker::run(task),
         None => match &cli.connect.connect {
-            Some(url) => connect::run(url, &cli.connect, &cli.keep, &cli.chat),
-            None => chat::run(&cli.keep, &cli.chat),
+            Some(url) => connect::run(url, &cli.connect, &cli.keep, &cli.recording, &cli.chat),
+            None => chat::run(&cli.keep, &cli.recording, &cli.chat),
         },
     }
 }

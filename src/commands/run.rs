@@ -110,7 +110,7 @@ fn cut(reason: &FinishReason) -> Option<&'static str> {
 }
 
 /// The argument, standard input, or both with standard input after the argument.
-fn prompt(argument: Option<&str>) -> anyhow::Result<String> {
+pub fn prompt(argument: Option<&str>) -> anyhow::Result<String> {
     let stdin = std::io::stdin();
     if matches!(argument, None | Some("-")) && stdin.is_terminal() {
         bail!("a prompt is missing: `ortalk run \"your question\"`, or pipe one in");

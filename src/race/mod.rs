@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::engine::{ChatRequest, EngineSnapshot, LaneId, LaneState, LaneStatus, Sampling};
 
-pub use run::{RaceEvent, Submit, run};
+pub use run::{RaceEvent, Track, run};
 pub use standing::{Figures, Race, Racer, Run, Standing};
 
 /// ONNX Runtime's own provider, which computes on the cores.
@@ -83,6 +83,11 @@ pub struct Wishes {
     pub rounds: usize,
     /// One after the other, also where they could run at once.
     pub in_turn: bool,
+}
+
+/// Whether the lane is being opened.
+pub fn is_loading(engine: &EngineSnapshot, id: LaneId) -> bool {
+    engine.lanes.iter().any(|lane| lane.id == id && matches!(lane.state, LaneState::Loading { .. }))
 }
 
 /// Who runs this request and in which order.

@@ -17,8 +17,16 @@ const LOOK: Duration = Duration::from_millis(50);
 /// For so long the power without an answer is looked at, behind an answer that ran alone.
 const IDLE_LOOK: Duration = Duration::from_millis(800);
 
-/// Submits a request and returns its stream at once.
-pub type Submit<'a> = &'a dyn Fn(ChatRequest) -> GenerationStream;
+/// Where a race is run.
+pub struct Track<'a> {
+    /// Submits a request and returns its stream at once.
+    pub submit: &'a dyn Fn(ChatRequest) -> GenerationStream,
+    /// Whether a lane is still being opened, which is no part of a race.
+    pub is_loading: &'a dyn Fn(LaneId) -> bool,
+    pub books: Option<&'a Books>,
+    /// Ends the race when it is set.
+    pub stop: &'a AtomicBool,
+}
 
 #[derive(Debug, Clone, PartialEq)]
 pub enum RaceEvent {
@@ -32,17 +40,20 @@ pub enum RaceEvent {
     Over { cancelled: bool },
 }
 
-/// Runs all rounds, on this thread, and ends early when `stop` is set.
-pub fn run(plan: &Plan, submit: Submit<'_>, books: Option<&Books>, stop: &AtomicBool, sink: &mut dyn FnMut(RaceEvent)) {
+/// Runs all rounds, on this thread; waits first until no lane is loading.
+pub fn run(plan: &Plan, track: &Track<'_>, sink: &mut dyn FnMut(RaceEvent)) {
     let mut lanes: Vec<LaneId> =
         plan.start.entrants.iter().filter(|entrant| entrant.absent.is_none()).map(|entrant| entrant.lane).collect();
+    while !track.is_stopped() && lanes.iter().any(|lane| (track.is_loading)(*lane)) {
+        std::thread::sleep(LOOK);
+    }
     for round in 0..plan.start.rounds {
         let groups = match plan.start.order {
             Order::SideBySide => vec![lanes.clone()],
             Order::InTurn { .. } => lanes.iter().map(|lane| vec![*lane]).collect(),
         };
         for group in groups {
-            if stop.load(Ordering::Relaxed) || !run_at_once(plan, &group, round, submit, books, stop, sink) {
+            if track.is_stopped() || !run_at_once(plan, &group, round, track, sink) {
                 return sink(RaceEvent::Over { cancelled: true });
             }
         }
@@ -50,6 +61,12 @@ pub fn run(plan: &Plan, submit: Submit<'_>, books: Option<&Books>, stop: &Atomic
         lanes.reverse();
     }
     sink(RaceEvent::Over { cancelled: false });
+}
+
+impl Track<'_> {
+    fn is_stopped(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
 }
 
 struct Running {
@@ -63,21 +80,19 @@ fn run_at_once(
     plan: &Plan,
     lanes: &[LaneId],
     round: usize,
-    submit: Submit<'_>,
-    books: Option<&Books>,
-    stop: &AtomicBool,
+    track: &Track<'_>,
     sink: &mut dyn FnMut(RaceEvent),
 ) -> bool {
     let mut running: Vec<Running> = Vec::with_capacity(lanes.len());
     for lane in lanes {
         let request = ChatRequest { lane: Some(*lane), ..plan.request.clone() };
-        let tab = books.map(|books| books.open(&plan.start.model));
+        let tab = track.books.map(|books| books.open(&plan.start.model));
         sink(RaceEvent::Began { lane: *lane, round, at: Instant::now() });
-        running.push(Running { lane: *lane, stream: submit(request), tab });
+        running.push(Running { lane: *lane, stream: (track.submit)(request), tab });
     }
     let alone = lanes.len() == 1;
     while !running.is_empty() {
-        if stop.load(Ordering::Relaxed) {
+        if track.is_stopped() {
             return false;
         }
         for (lane, event) in next(&mut running) {

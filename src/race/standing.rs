@@ -40,6 +40,8 @@ pub struct Run {
     pub prefill: Option<PrefillProgress>,
     pub finished: Option<Finished>,
     pub energy: Option<EntryEnergy>,
+    /// All that its stream gave.
+    pub events: Vec<GenerationEvent>,
 }
 
 /// How a lane stands.
@@ -191,10 +193,12 @@ impl Run {
             prefill: None,
             finished: None,
             energy: None,
+            events: Vec::new(),
         }
     }
 
     fn note(&mut self, event: &GenerationEvent) {
+        self.events.push(event.clone());
         match event {
             GenerationEvent::PrefillProgress(progress) => self.prefill = Some(*progress),
             GenerationEvent::Token(token) => {

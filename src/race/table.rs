@@ -30,14 +30,15 @@ pub struct Cell {
 
 impl Measure {
     /// The column's head, with the unit of the numbers below it where they have none of their own.
-    pub fn head(self) -> &'static str {
+    /// `sigma` stands for the standard deviation.
+    pub fn head(self, sigma: &str) -> String {
         match self {
-            Self::FirstToken => "first token",
-            Self::Rate => "tokens/s",
-            Self::P50 => "p50 ms",
-            Self::P99 => "p99 ms",
-            Self::Sigma => "σ ms",
-            Self::Energy => "energy",
+            Self::FirstToken => "first token".to_owned(),
+            Self::Rate => "tokens/s".to_owned(),
+            Self::P50 => "p50 ms".to_owned(),
+            Self::P99 => "p99 ms".to_owned(),
+            Self::Sigma => format!("{sigma} ms"),
+            Self::Energy => "energy".to_owned(),
         }
     }
 }

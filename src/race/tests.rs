@@ -234,6 +234,24 @@ fn the_verdict_is_in_words_and_says_what_it_is_not() {
 }
 
 #[test]
+fn numbers_within_five_percent_have_no_winner() {
+    let mut race = Race::new(start(1, Order::SideBySide));
+    // 100 ms and 103 ms for each token, and first tokens at 100 and 104 ms.
+    answer(&mut race, NPU, 0, &[104, 207, 310], None);
+    answer(&mut race, CPU, 0, &[100, 200, 300], None);
+    race.note(&RaceEvent::Over { cancelled: false });
+    assert_eq!(compare(&race), []);
+    assert!(table::lines(&race).iter().all(|line| line.lead.is_none() && line.cells.iter().all(|cell| !cell.best)));
+    assert_eq!(
+        sentences(&race)[..2],
+        [
+            "They give the same tokens per second, within 5 %: 10.0 and 9.71.",
+            "They have their first token at the same time, within 5 %: 100 and 104 ms.",
+        ]
+    );
+}
+
+#[test]
 fn medians_are_over_the_rounds_and_latencies_of_all_of_them() {
     let mut race = Race::new(start(3, Order::SideBySide));
     for (round, first) in [40, 90, 50].into_iter().enumerate() {
@@ -258,6 +276,7 @@ fn a_lane_that_fails_has_no_part_in_the_verdict() {
             "Fewer than two lanes came to their end, so there is nothing to compare.",
             "npu failed: device lost.",
             "npu is emulated: its times say nothing about an npu in hardware.",
+            "Energy is not known: no sensor.",
         ]
     );
 }
@@ -283,7 +302,12 @@ fn events(order: Order, rounds: usize) -> (Vec<RaceEvent>, usize) {
     let plan = Plan { request: request(), start: start(rounds, order) };
     let mut events = Vec::new();
     let submit = |request: ChatRequest| scripted(request.lane.unwrap(), active, most);
-    run(&plan, &submit, None, &AtomicBool::new(false), &mut |event| events.push(event));
+    // The first two looks find one loading.
+    let looks = AtomicUsize::new(0);
+    let is_loading = |lane: LaneId| lane == NPU && looks.fetch_add(1, Ordering::SeqCst) < 2;
+    let track = Track { submit: &submit, is_loading: &is_loading, books: None, stop: &AtomicBool::new(false) };
+    run(&plan, &track, &mut |event| events.push(event));
+    assert!(looks.load(Ordering::SeqCst) > 2);
     (events, most.load(Ordering::SeqCst))
 }
 
@@ -320,7 +344,8 @@ fn a_stop_ends_it_and_a_lost_stream_is_a_failure() {
     let stop = AtomicBool::new(false);
     let mut seen = Vec::new();
     let submit = |_: ChatRequest| streams.borrow_mut().pop().unwrap();
-    run(&plan, &submit, None, &stop, &mut |event| {
+    let track = Track { submit: &submit, is_loading: &|_| false, books: None, stop: &stop };
+    run(&plan, &track, &mut |event| {
         // The one that was lost says so; then somebody has seen enough.
         stop.store(matches!(&event, RaceEvent::Answer { .. }) || stop.load(Ordering::Relaxed), Ordering::Relaxed);
         seen.push(event);

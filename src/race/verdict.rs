@@ -1,6 +1,8 @@
 //! Who was better at what, and by how much.
 
-use super::{Order, Race, Standing};
+use std::time::Duration;
+
+use super::{Figures, Order, Race, Standing};
 use crate::engine::LaneId;
 
 /// What lanes are compared by.
@@ -42,41 +44,46 @@ pub struct Comparison {
     pub other: f64,
 }
 
-/// Of each measure that at least two lanes have a number of. Only lanes that came to their end count. Equal numbers have
-/// no winner.
+/// Numbers that are no further apart than by this factor are the same: one run is no better known.
+const SAME: f64 = 1.05;
+
+/// Of each measure that at least two lanes have a number of. Only lanes that came to their end count. Numbers that are the
+/// same have no winner.
 pub fn compare(race: &Race) -> Vec<Comparison> {
-    let done: Vec<_> = race
-        .racers
-        .iter()
-        .filter(|racer| racer.standing(race.over) == Standing::Done)
-        .map(|racer| (racer.entrant.lane, racer.figures()))
-        .collect();
     let of = |measure: Measure| {
-        let mut values: Vec<(LaneId, f64)> = done
-            .iter()
-            .filter_map(|(lane, figures)| {
-                let milliseconds = |duration: std::time::Duration| duration.as_secs_f64() * 1e3;
-                let value = match measure {
-                    Measure::FirstToken => figures.ttft.map(milliseconds),
-                    Measure::Rate => figures.rate,
-                    Measure::P50 => figures.latency.map(|latency| milliseconds(latency.p50)),
-                    Measure::P99 => figures.latency.map(|latency| milliseconds(latency.p99)),
-                    Measure::Sigma => figures.latency.map(|latency| milliseconds(latency.std_dev)),
-                    Measure::Energy => figures.joules_per_token,
-                };
-                Some((*lane, value?))
-            })
-            .collect();
-        values.sort_by(|(_, one), (_, other)| one.total_cmp(other));
-        if measure == Measure::Rate {
-            values.reverse();
-        }
-        let [(winner, best), (next, other), ..] = *values.as_slice() else { return None };
+        let [(winner, best), (next, other), ..] = *ranked(race, measure).as_slice() else { return None };
         let (less, more) = if best < other { (best, other) } else { (other, best) };
         let ratio = (less > 0.0).then(|| more / less);
-        (less < more).then_some(Comparison { measure, winner, next, ratio, best, other })
+        (more > less * SAME).then_some(Comparison { measure, winner, next, ratio, best, other })
     };
     Measure::ALL.into_iter().filter_map(of).collect()
+}
+
+/// The lanes that have the number, the best first.
+fn ranked(race: &Race, measure: Measure) -> Vec<(LaneId, f64)> {
+    let milliseconds = |duration: Duration| duration.as_secs_f64() * 1e3;
+    let done = race.racers.iter().filter(|racer| racer.standing(race.over) == Standing::Done);
+    let value = |figures: &Figures| match measure {
+        Measure::FirstToken => figures.ttft.map(milliseconds),
+        Measure::Rate => figures.rate,
+        Measure::P50 => figures.latency.map(|latency| milliseconds(latency.p50)),
+        Measure::P99 => figures.latency.map(|latency| milliseconds(latency.p99)),
+        Measure::Sigma => figures.latency.map(|latency| milliseconds(latency.std_dev)),
+        Measure::Energy => figures.joules_per_token,
+    };
+    let mut values: Vec<_> = done.filter_map(|racer| Some((racer.entrant.lane, value(&racer.figures())?))).collect();
+    values.sort_by(|(_, one), (_, other)| one.total_cmp(other));
+    if measure == Measure::Rate {
+        values.reverse();
+    }
+    values
+}
+
+/// `65.2 and 65.0`, where the two best are the same.
+fn even(race: &Race, measure: Measure) -> Option<String> {
+    let [(_, best), (_, other), ..] = *ranked(race, measure).as_slice() else { return None };
+    let (less, more) = if best < other { (best, other) } else { (other, best) };
+    (more <= less * SAME).then(|| format!("{} and {}", number(best), number(other)))
 }
 
 /// The verdict in words, a sentence each: what was better, and what has to be known about the numbers.
@@ -88,10 +95,14 @@ pub fn sentences(race: &Race) -> Vec<String> {
     if let Some(rate) = find(Measure::Rate) {
         let (winner, next, best, other) = (rate.winner, rate.next, number(rate.best), number(rate.other));
         said.push(format!("{winner} gives {} the tokens per second of {next}: {best} and {other}.", times(rate)));
+    } else if let Some(numbers) = even(race, Measure::Rate) {
+        said.push(format!("They give the same tokens per second, within 5 %: {numbers}."));
     }
     if let Some(first) = find(Measure::FirstToken) {
         let (winner, best, other) = (first.winner, number(first.best), number(first.other));
         said.push(format!("{winner} has its first token {} sooner: {best} and {other} ms.", times(first)));
+    } else if let Some(numbers) = even(race, Measure::FirstToken) {
+        said.push(format!("They have their first token at the same time, within 5 %: {numbers} ms."));
     }
     if let Some(sigma) = find(Measure::Sigma) {
         let (winner, best, other) = (sigma.winner, number(sigma.best), number(sigma.other));
@@ -125,6 +136,9 @@ pub fn caveats(race: &Race) -> Vec<String> {
     for racer in ran().filter(|racer| racer.entrant.emulated) {
         said.push(format!("{0} is emulated: its times say nothing about an {0} in hardware.", racer.entrant.lane));
     }
+    let mut unmeasured: Vec<String> = ran().filter_map(|racer| racer.figures().no_joules).collect();
+    unmeasured.dedup();
+    said.extend(unmeasured.iter().map(|reason| format!("Energy is not known: {}.", ended(reason))));
     if ran().any(|racer| racer.figures().is_estimate) {
         said.push("A server's tokens are counted by the pieces that it sends (est.).".to_owned());
     }

@@ -4,6 +4,7 @@
 //! The first line is a [`Header`]; each other one is a [`Timed`], in the order in which things happened. A reader passes
 //! over fields and kinds of lines that it does not know. The last line is `end`, so that a file that was cut off is known.
 
+mod lanes;
 mod read;
 mod write;
 
@@ -17,6 +18,7 @@ use crate::race::Start;
 use crate::telemetry::device::DeviceSample;
 use crate::wire::{Event, Milliseconds, Snapshot};
 
+pub use lanes::LaneClocks;
 pub use read::{Completeness, Recording, parse, read};
 pub use write::Recorder;
 
@@ -81,8 +83,11 @@ pub enum Line {
     /// A message was sent to be answered. The times of the answer's events count from here.
     Prompt {
         text: String,
-        /// Messages of the conversation before it.
-        turns: usize,
+        /// Questions that stand above it; what else stood there gives way to it.
+        questions: usize,
+        /// Nothing new is asked: the last answer goes on.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        continues: bool,
     },
     /// An event of the answer.
     Answer {
@@ -101,6 +106,8 @@ pub enum Line {
     /// A race begins.
     Race {
         start: Box<Start>,
+        /// Its prompt is a new message of the conversation.
+        asks: bool,
     },
     /// A lane of the race is asked. The times of its events count from here.
     LaneBegan {
@@ -117,6 +124,10 @@ pub enum Line {
     },
     RaceOver {
         cancelled: bool,
+    },
+    /// The reader left the race with the answer of this lane in view.
+    RaceClosed {
+        lane: Option<LaneId>,
     },
     /// The recording is whole.
     End,

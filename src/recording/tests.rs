@@ -63,17 +63,18 @@ fn lines() -> Vec<Line> {
         Line::Engine { snapshot: Box::new(snapshot) },
         Line::EngineFailed { error: "no library".into() },
         Line::Device { sample: Box::new(sample()) },
-        Line::Prompt { text: "What is \"it\"?".into(), turns: 2 },
+        Line::Prompt { text: "What is \"it\"?".into(), questions: 2, continues: true },
         Line::Answer { event: event() },
         Line::Cancelled,
         Line::Lost,
         Line::Bill { entry: Box::new(serde_json::from_value(entry).unwrap()) },
         Line::Cleared,
-        Line::Race { start: Box::new(start) },
+        Line::Race { start: Box::new(start), asks: true },
         Line::LaneBegan { lane: LaneId::Cpu, round: 1 },
         Line::Lane { lane: LaneId::Cpu, event: event() },
         Line::LaneEnergy { lane: LaneId::Cpu, energy: Box::default() },
         Line::RaceOver { cancelled: false },
+        Line::RaceClosed { lane: Some(LaneId::Cpu) },
     ]
 }
 
@@ -98,8 +99,6 @@ fn what_is_written_is_read() {
     for (index, line) in lines().into_iter().enumerate() {
         recorder.note(began + Duration::from_millis(10 * index as u64 + 100), line);
     }
-    // The end comes when the file is closed, after all of it.
-    std::thread::sleep(Duration::from_millis(300));
     assert!(recorder.finish().is_none());
     let recording = read(&path, Completeness::Whole).unwrap();
     assert_eq!(recording.lines.iter().map(|timed| timed.line.clone()).collect::<Vec<_>>(), lines());
@@ -118,8 +117,8 @@ fn what_is_written_is_read() {
 fn a_line_reads_as_the_format_says() {
     let line = |line: Line| serde_json::to_value(Timed { at_ms: Milliseconds(12.5), line }).unwrap();
     assert_eq!(
-        line(Line::Prompt { text: "hi".into(), turns: 0 }),
-        json!({"at_ms": 12.5, "type": "prompt", "text": "hi", "turns": 0})
+        line(Line::Prompt { text: "hi".into(), questions: 0, continues: false }),
+        json!({"at_ms": 12.5, "type": "prompt", "text": "hi", "questions": 0})
     );
     assert_eq!(line(Line::End), json!({"at_ms": 12.5, "type": "end"}));
     assert_eq!(

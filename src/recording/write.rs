@@ -1,10 +1,11 @@
 //! Writes a recording on a thread of its own, so that a slow disk does not hold up the screen. Each line is handed to the
 //! system when nothing else waits, so a kill loses a moment.
 
+use std::cell::Cell;
 use std::fs::{File, OpenOptions};
 use std::io::{BufWriter, ErrorKind, Write};
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Instant;
@@ -13,12 +14,19 @@ use super::{Header, Line, RecordingError, Timed};
 
 pub struct Recorder {
     began: Instant,
+    /// Of the last line: none may be earlier.
+    last: Cell<Instant>,
     sender: Option<Sender<Timed>>,
     thread: Option<JoinHandle<()>>,
     failure: Arc<Mutex<Option<RecordingError>>>,
 }
 
 impl Recorder {
+    /// Whether a file of this name can be begun later.
+    pub fn check(path: &Path) -> Result<(), RecordingError> {
+        if path.exists() { Err(RecordingError::Exists(path.to_owned())) } else { Ok(()) }
+    }
+
     /// Begins a file that must not be there, readable by its owner alone.
     pub fn create(path: &Path, header: &Header) -> Result<Self, RecordingError> {
         let failed = |error: std::io::Error| match error.kind() {
@@ -34,11 +42,15 @@ impl Recorder {
             let (failure, path) = (failure.clone(), path.to_owned());
             move || keep(file, &lines, path, &failure)
         });
-        Ok(Self { began: Instant::now(), sender: Some(sender), thread: Some(thread.map_err(failed)?), failure })
+        let began = Instant::now();
+        let last = Cell::new(began);
+        Ok(Self { began, last, sender: Some(sender), thread: Some(thread.map_err(failed)?), failure })
     }
 
     /// What happened at that time.
     pub fn note(&self, at: Instant, line: Line) {
+        let at = at.max(self.last.get());
+        self.last.set(at);
         let at_ms = at.saturating_duration_since(self.began).into();
         if let Some(sender) = &self.sender {
             // A thread that is gone has left its failure.
@@ -86,11 +98,8 @@ fn keep(mut file: BufWriter<File>, lines: &Receiver<Timed>, path: PathBuf, failu
     let result = (|| {
         while let Ok(first) = lines.recv() {
             write_line(&mut file, &first)?;
-            loop {
-                match lines.try_recv() {
-                    Ok(line) => write_line(&mut file, &line)?,
-                    Err(TryRecvError::Empty | TryRecvError::Disconnected) => break,
-                }
+            while let Ok(line) = lines.try_recv() {
+                write_line(&mut file, &line)?;
             }
             file.flush()?;
         }

@@ -83,7 +83,7 @@ pub(super) struct Wrapped {
     thought: Vec<wrap::Line>,
     thought_length: usize,
     pub marks: Vec<MarkRow>,
-    ending: Vec<wrap::Line>,
+    pub ending: Vec<wrap::Line>,
 }
 
 /// The text in rows.
@@ -373,7 +373,8 @@ impl Block {
             let line = self.wrapped.thought.partition_point(|line| line.start <= at);
             return self.row_of(Place::Thinking(line));
         }
-        let (start, number) = self.wrapped.body.rows().place(self.wrapped.body.rows().at(at));
+        let rows = self.wrapped.body.rows();
+        let (start, number) = rows.place(rows.at(at));
         self.row_of(Place::Text { start, number })
     }
 

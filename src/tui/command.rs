@@ -88,6 +88,18 @@ pub const COMMANDS: &[Command] = &[
     },
     Command { name: "/log", takes: "", help: "what the libraries reported", parse: |rest| alone(rest, Typed::Log) },
     Command {
+        name: "/race",
+        takes: "a message, or nothing",
+        help: "one message down all lanes, compared",
+        parse: |rest| Some(Typed::Race(rest)),
+    },
+    Command {
+        name: "/copy",
+        takes: "nothing, 'code', or 'code' and its number",
+        help: "copy the last answer, or code in it",
+        parse: |rest| Some(Typed::Copy(copying(rest)?)),
+    },
+    Command {
         name: "/markdown",
         takes: "on or off",
         help: "show answers as markdown, or as written",
@@ -96,12 +108,6 @@ pub const COMMANDS: &[Command] = &[
             "off" => Some(Typed::Markdown(false)),
             _ => None,
         },
-    },
-    Command {
-        name: "/copy",
-        takes: "nothing, 'code', or 'code' and its number",
-        help: "copy the last answer, or code in it",
-        parse: |rest| Some(Typed::Copy(copying(rest)?)),
     },
     Command {
         name: "/theme",
@@ -243,15 +249,17 @@ pub enum Typed<'a> {
     },
     /// Messages from now on: think before answering, or do not.
     Think(bool),
-    /// Show answers as what their markdown means, or as they were written.
-    Markdown(bool),
     Copy(Copying),
     /// Take the mouse or leave it; `None` changes which.
     Mouse(Option<bool>),
+    /// Show answers as what their markdown means, or as they were written.
+    Markdown(bool),
     /// The model of this name; an empty one shows the list.
     Model(&'a str),
     /// The colour theme of this name; an empty one shows the list.
     Theme(&'a str),
+    /// A race of the lanes with this message; an empty one means the last.
+    Race(&'a str),
     Chats(ChatCommand<'a>),
     Message(Message<'a>),
     /// A word behind a slash that is no command; it is never sent to the model by mistake.
@@ -345,13 +353,13 @@ mod tests {
             ("/think on ", Typed::Think(true)),
             ("/think\noff", Typed::Think(false)),
             ("/think about it", Typed::Misused { word: "/think", takes: "on or off" }),
-            ("/markdown off", Typed::Markdown(false)),
             ("/copy", Typed::Copy(Copying::Answer)),
             ("/copy code", Typed::Copy(Copying::Code(None))),
             ("/copy code  2", Typed::Copy(Copying::Code(Some(2)))),
             ("/copy code 0", Typed::Misused { word: "/copy", takes: "nothing, 'code', or 'code' and its number" }),
             ("/copy that", Typed::Misused { word: "/copy", takes: "nothing, 'code', or 'code' and its number" }),
             ("/theme ", Typed::Theme("")),
+            ("/markdown off", Typed::Markdown(false)),
             ("/lane npu", Typed::Lane(npu)),
             ("/lane", Typed::Misused { word: "/lane", takes: "npu, cpu, remote or auto" }),
             ("/policy", Typed::Policy(None)),

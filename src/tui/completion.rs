@@ -105,10 +105,16 @@ pub fn arguments(state: &State, command: &str) -> Vec<Item> {
             policies.collect()
         }
         "/set" => {
-            let parameters = Parameter::ALL.into_iter().map(|parameter| Item {
-                id: format!("{command} {} ", parameter.name()),
-                label: parameter.name().to_owned(),
-                detail: format!("now {}; {}", parameter.value(&state.settings), parameter.help()),
+            // What a server does unasked is not known here.
+            let is_known = |parameter: &Parameter| state.server.is_none() || state.changed.contains(parameter);
+            let all = Parameter::ALL.into_iter().filter(|parameter| state.server.is_none() || parameter.is_of_openai());
+            let parameters = all.map(|parameter| {
+                let now = is_known(&parameter).then(|| format!("now {}; ", parameter.value(&state.settings)));
+                Item {
+                    id: format!("{command} {} ", parameter.name()),
+                    label: parameter.name().to_owned(),
+                    detail: format!("{}{}", now.unwrap_or_default(), parameter.help()),
+                }
             });
             parameters.collect()
         }

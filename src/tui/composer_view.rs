@@ -44,6 +44,9 @@ pub fn draw(state: &mut State, skin: &Skin, area: Rect, buffer: &mut Buffer) -> 
 }
 
 fn placeholder(state: &State) -> String {
+    if state.replay.is_some() {
+        return "A replay; Space stops it and goes on".to_owned();
+    }
     if let (EngineState::Ready(_), Some(lane), false) = (&state.engine, state.settings.lane, state.busy()) {
         return format!("Message to {lane}; /auto lets ortalk choose");
     }
@@ -81,7 +84,14 @@ pub fn footer(state: &State, skin: &Skin, layout: &Layout, columns: usize) -> Te
 fn hints(state: &State, skin: &Skin, layout: &Layout, columns: usize) -> Text {
     let key = |context, action, what| Some((state.keys.key(context, action)?, what));
     let chat = |action, what| key(Context::Compose, action, what);
-    let keys = if state.completion.is_open() {
+    let keys = if let Some(replay) = &state.replay {
+        [
+            key(Context::Replay, Action::Pause, if replay.paused { "go on" } else { "stop" }),
+            chat(Action::PageUp, "scroll"),
+            chat(Action::Interrupt, "twice: leave"),
+            chat(Action::Help, "help"),
+        ]
+    } else if state.completion.is_open() {
         [
             key(Context::List, Action::Choose, "run"),
             key(Context::List, Action::Complete, "complete"),

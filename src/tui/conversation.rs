@@ -4,12 +4,14 @@
 //! from its last paragraph on. The reader's place is an anchor in the text, not a row, so that it survives new text and
 //! a new width. Drawing is `transcript`'s work.
 
+use std::collections::HashMap;
+
 use crate::engine::{ChatMessage, Role, Token};
 
 pub use super::block::{AnswerHeader, Block, Kind, Level, Row};
 use super::block::{Mark, Place, Reading, is_code};
 use super::markdown::Budget;
-use super::trace::Took;
+use super::trace::{Took, Trace};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Anchor {
@@ -32,6 +34,8 @@ pub struct Conversation {
     blocks: Vec<Block>,
     /// Rows above each block, and of all of them, as they were laid out last.
     above: Vec<usize>,
+    /// The tokens of messages that are not shown now, but may be again.
+    traces: HashMap<u32, Trace>,
     view: View,
     reading: Reading,
     height: usize,
@@ -42,11 +46,13 @@ pub struct Conversation {
 
 impl Default for Conversation {
     fn default() -> Self {
+        let reading = Reading { columns: 1, unfolded: false, source: false };
         Self {
             blocks: Vec::new(),
             above: vec![0],
+            traces: HashMap::new(),
             view: View::Follow,
-            reading: Reading { columns: 1, unfolded: false, source: false },
+            reading,
             height: 1,
             unread: false,
             in_steps: false,
@@ -156,6 +162,21 @@ impl Conversation {
     pub fn set_message(&mut self, block: usize, message: u32) {
         if let Some(block) = self.blocks.get_mut(block) {
             block.message = Some(message);
+            // The same text as before, so its tokens are where they were.
+            if block.trace.is_empty() {
+                block.trace = self.traces.remove(&message).unwrap_or_default();
+            }
+        }
+    }
+
+    /// An answer that had ended runs again.
+    pub fn go_on(&mut self, block: usize) {
+        if let Some(block) = self.blocks.get_mut(block)
+            && let Kind::Answer(header) = &mut block.kind
+        {
+            (header.running, header.ending) = (true, None);
+            // It is wrapped once, when it comes.
+            block.wrapped.ending.clear();
         }
     }
 
@@ -169,7 +190,8 @@ impl Conversation {
         if blocks >= self.blocks.len() {
             return;
         }
-        self.blocks.truncate(blocks);
+        let gone = self.blocks.drain(blocks..).filter(|block| !block.trace.is_empty());
+        self.traces.extend(gone.filter_map(|block| Some((block.message?, block.trace))));
         self.count();
         if let View::At { top, seen } = self.view {
             let last = Anchor { block: blocks, place: Place::Header };

@@ -12,12 +12,16 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use crate::bill::{Books, Tab};
 use crate::engine::{ChatRequest, EngineSnapshot, GenerationEvent, GenerationStream, RoutingDecision};
 use crate::log_file;
+use crate::recording::Recording;
 
 use super::backend::{Backend, Models, OpenedModel, RefusedModel};
 use super::chats::{ChatOptions, Shelf, Wish};
 use super::clipboard::Clipboard;
 use super::event::{Effect, Event, Exit, SuspendedBy};
 use super::frames::FrameLimiter;
+use super::race::{self, RunningRace};
+use super::record::ScreenRecorder;
+use super::replay::Player;
 use super::skin::Skin;
 use super::state::State;
 use super::switch::{Switch, Switcher};
@@ -52,6 +56,9 @@ struct Driver {
     books: Option<Books>,
     /// The running answer's.
     tab: Option<Tab>,
+    recorder: Option<ScreenRecorder>,
+    race: Option<RunningRace>,
+    player: Option<Player>,
     /// Kept conversations.
     shelf: Option<Shelf>,
     sender: UnboundedSender<Message>,
@@ -59,16 +66,20 @@ struct Driver {
     clipboard: Clipboard,
 }
 
+/// What the screen is fed from.
+pub struct Sources {
+    pub load: Load,
+    pub models: Option<Arc<dyn Models>>,
+    pub sample: Option<Sample>,
+    pub books: Option<Books>,
+    pub chats: Option<ChatOptions>,
+    pub recorder: Option<ScreenRecorder>,
+    /// Played in place of an engine, with its speed.
+    pub recording: Option<(Recording, f64)>,
+}
+
 /// Runs until the reader quits or the terminal is gone.
-pub fn run(
-    state: State,
-    skin: Skin,
-    load: Load,
-    models: Option<Arc<dyn Models>>,
-    sample: Option<Sample>,
-    books: Option<Books>,
-    chats: Option<ChatOptions>,
-) -> io::Result<Exit> {
+pub fn run(state: State, skin: Skin, sources: Sources) -> io::Result<Exit> {
     terminal::install_panic_hook();
     let (sender, receiver) = unbounded_channel();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
@@ -82,7 +93,18 @@ pub fn run(
     let screen = Screen::enter(&state.log_file, state.mouse)?;
     let (keys, open) = (sender.clone(), sender.clone());
     input::spawn(move |event| keys.send(Message::Event(event)).is_ok(), move || !open.is_closed())?;
-    let loader = spawn_loader(load, sender.clone())?;
+    let Sources { load, models, sample, books, chats, recorder, recording } = sources;
+    let played = sender.clone();
+    let player = recording.map(|(recording, speed)| {
+        Player::start(recording, speed, move |event| {
+            let _ = played.send(Message::Event(event));
+        })
+    });
+    let player = player.transpose()?;
+    let loader = match &player {
+        Some(_) => None,
+        None => Some(spawn_loader(load, sender.clone())?),
+    };
     if let Some(sample) = sample {
         spawn_sampler(sample, sender.clone())?;
     }
@@ -99,6 +121,9 @@ pub fn run(
         switcher: Switcher::new(models),
         books,
         tab: None,
+        recorder,
+        race: None,
+        player,
         shelf: None,
         sender,
         limiter: FrameLimiter::default(),
@@ -109,10 +134,12 @@ pub fn run(
     }
     let result = runtime.block_on(driver.run(receiver));
     // The screen first, then the engine, whose threads may take a moment.
+    let race = driver.race.take().and_then(RunningRace::stop);
+    driver.recorder = None;
     let Driver { switcher, screen, backend, stream, .. } = driver;
     drop((screen, stream, backend));
     let loading = switcher.into_loading();
-    [Some(loader), loading].iter().flatten().for_each(wait_for);
+    [loader, loading, race].iter().flatten().for_each(wait_for);
     // Whatever a thread still does for us is of no use any more.
     runtime.shutdown_background();
     match result {
@@ -277,8 +304,18 @@ impl Driver {
     }
 
     fn handle(&mut self, event: Event) -> io::Result<Option<Exit>> {
+        let now = Instant::now();
         self.state.chats.wall = chrono::Utc::now();
-        for effect in update(&mut self.state, event, Instant::now()) {
+        self.recorder.iter_mut().for_each(|recorder| recorder.note(&event, now));
+        let effects = update(&mut self.state, event, now);
+        if let Some(recorder) = &mut self.recorder {
+            recorder.note_effects(&effects, &self.state, now);
+            if let Some(failure) = recorder.failure() {
+                self.state.hint = Some(failure);
+                self.recorder = None;
+            }
+        }
+        for effect in effects {
             if let Some(exit) = self.perform(effect)? {
                 return Ok(Some(exit));
             }
@@ -304,6 +341,17 @@ impl Driver {
                 }
             }
             Effect::Weigh(request) => self.ask_router(request, Event::Weighed)?,
+            Effect::Race { number, plan } => {
+                let sender = self.sender.clone();
+                let send = move |event| {
+                    let _ = sender.send(Message::Event(event));
+                };
+                if let Some(backend) = self.backend.clone() {
+                    self.race = Some(race::spawn(backend, self.books.clone(), *plan, number, send)?);
+                }
+            }
+            Effect::CancelRace => self.race = None,
+            Effect::PauseReplay(paused) => self.player.iter().for_each(|player| player.pause(paused)),
             Effect::RefreshSnapshot => {
                 if let Some(backend) = &self.backend {
                     let snapshot = backend.snapshot();

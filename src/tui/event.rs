@@ -6,6 +6,8 @@ use crossterm::event::KeyEvent;
 
 use crate::bill::Bill;
 use crate::engine::{AnswerSettings, ChatRequest, EngineSnapshot, GenerationEvent, RoutingDecision};
+use crate::race::{Plan, RaceEvent};
+use crate::recording::Timed;
 use crate::telemetry::device::DeviceSample;
 
 use super::backend::ModelEntry;
@@ -50,6 +52,15 @@ pub enum Event {
     /// What the router said about the message that waits at the head of the queue.
     Weighed(Result<RoutingDecision, String>),
     Device(Box<DeviceSample>),
+    /// From the race with this number.
+    Race {
+        number: u64,
+        event: Box<RaceEvent>,
+    },
+    /// A line of the recording that is played.
+    Played(Box<Timed>),
+    /// There is no line left.
+    PlayedAll,
     /// What the disk says of kept conversations.
     Chats(News),
     /// The end of the log file, or why it cannot be read.
@@ -98,6 +109,15 @@ pub enum Effect {
     },
     /// Ask the router likewise; answered by `Event::Weighed`.
     Weigh(ChatRequest),
+    /// Run a race on a thread of its own; answered by `Event::Race`.
+    Race {
+        number: u64,
+        plan: Box<Plan>,
+    },
+    /// Drop the running race's streams.
+    CancelRace,
+    /// Stop playing the recording, or go on.
+    PauseReplay(bool),
     /// Read the engine's state; answered by `Event::Snapshot`.
     RefreshSnapshot,
     /// Copy a text to the clipboard that the reader has; answered by `Event::Clipboard`.

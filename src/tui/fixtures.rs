@@ -18,6 +18,7 @@ use crate::telemetry::device::npu::{LoadOf, NpuLoad, NpuSample};
 
 use super::conversation::Kind;
 use super::event::{Effect, Event};
+use super::record::ScreenRecorder;
 use super::state::State;
 use super::update::update;
 
@@ -25,6 +26,8 @@ use super::update::update;
 pub struct Desk {
     pub state: State,
     pub now: Instant,
+    /// What happens is recorded, as the driver does it.
+    pub recorder: Option<ScreenRecorder>,
 }
 
 pub fn ms(ms: u64) -> Duration {
@@ -44,7 +47,7 @@ impl Desk {
             allow_remote: false,
         };
         let state = State::new(settings, "/example/ortalk.log".into(), now);
-        Self { state, now }
+        Self { state, now, recorder: None }
     }
 
     pub fn ready() -> Self {
@@ -55,7 +58,10 @@ impl Desk {
     }
 
     pub fn event(&mut self, event: Event) -> Vec<Effect> {
-        update(&mut self.state, event, self.now)
+        self.recorder.iter_mut().for_each(|recorder| recorder.note(&event, self.now));
+        let effects = update(&mut self.state, event, self.now);
+        self.recorder.iter_mut().for_each(|recorder| recorder.note_effects(&effects, &self.state, self.now));
+        effects
     }
 
     pub fn key(&mut self, code: KeyCode) -> Vec<Effect> {

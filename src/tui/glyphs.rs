@@ -33,6 +33,8 @@ pub struct Glyphs {
     /// Where the next word of an answer will stand.
     pub caret: &'static str,
     pub sigma: &'static str,
+    /// Beside the winner of a race.
+    pub leads: &'static str,
     /// In place of a number that was not measured yet.
     pub absent: &'static str,
     pub degrees: &'static str,
@@ -69,6 +71,7 @@ pub const UNICODE: Glyphs = Glyphs {
     prompt: "›",
     caret: "▌",
     sigma: "σ",
+    leads: "◀",
     absent: "—",
     degrees: "°C",
     horizontal: "─",
@@ -102,6 +105,7 @@ pub const ASCII: Glyphs = Glyphs {
     prompt: ">",
     caret: "_",
     sigma: "sd",
+    leads: "<",
     absent: "-",
     degrees: "C",
     horizontal: "-",

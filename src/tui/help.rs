@@ -1,9 +1,9 @@
 //! The help: the keys in force by where they count, the commands, and what the signs mean.
 
-use ratatui::text::Line;
+use ratatui::text::{Line, Span};
 
 use super::command::COMMANDS;
-use super::keymap::Keymap;
+use super::keymap::{Bound, Keymap};
 use super::keys::Context;
 use super::page::matches;
 use super::skin::{Skin, Text, pad_right};
@@ -14,6 +14,10 @@ const KEY: usize = 19;
 const HELP: usize = 37;
 /// Columns of one key with its help.
 const COLUMN: usize = KEY + HELP;
+/// Of all keys of an action, while something is searched for.
+const ALL_KEYS: usize = 29;
+/// Of the longest names of actions.
+const NAME: usize = 20;
 
 /// One thing to know.
 struct Entry {
@@ -27,7 +31,8 @@ struct Entry {
 /// an action, and what a command takes.
 pub fn lines(keys: &Keymap, filter: &str, skin: &Skin, columns: usize) -> Vec<Text> {
     let mut lines = Vec::new();
-    for (title, entries) in groups(keys, skin) {
+    let is_searched = !filter.trim().is_empty();
+    for (title, entries) in groups(keys, is_searched, skin) {
         let fits = |entry: &Entry| matches(filter, &[&entry.sign, &entry.help, &entry.name, &title]);
         let entries: Vec<Entry> = entries.into_iter().filter(fits).collect();
         if entries.is_empty() {
@@ -37,30 +42,38 @@ pub fn lines(keys: &Keymap, filter: &str, skin: &Skin, columns: usize) -> Vec<Te
             lines.push(Line::default());
         }
         lines.push(skin.fit(Line::from(skin.styled(skin.theme.accent, title)), columns));
-        match filter.is_empty() {
-            true => lines.extend(side_by_side(&entries, skin, columns)),
-            false => lines.extend(entries.iter().map(|entry| with_name(entry, skin, columns))),
+        match is_searched {
+            true => lines.extend(entries.iter().map(|entry| with_name(entry, skin, columns))),
+            false => lines.extend(side_by_side(&entries, skin, columns)),
         }
     }
     lines
 }
 
-fn groups(keys: &Keymap, skin: &Skin) -> Vec<(String, Vec<Entry>)> {
+/// Every key is in one of them: beside its action, or among the further keys.
+fn groups(keys: &Keymap, is_searched: bool, skin: &Skin) -> Vec<(String, Vec<Entry>)> {
     let mut contexts: Vec<Context> = Vec::new();
     for row in keys.rows() {
         if !contexts.contains(&row.context) {
             contexts.push(row.context);
         }
     }
+    let entry = |sign: String, row: &Bound| Entry {
+        sign: if sign.is_empty() { skin.glyphs.absent.to_owned() } else { sign },
+        help: row.help.clone(),
+        name: row.action.name(),
+    };
     let mut groups: Vec<(String, Vec<Entry>)> = Vec::new();
     for context in contexts {
-        let listed = keys.rows().filter(|row| row.context == context && !row.help.is_empty());
-        let entries = listed.map(|row| Entry {
-            sign: if row.shown.is_empty() { skin.glyphs.absent.to_owned() } else { row.shown.clone() },
-            help: row.help.clone(),
-            name: row.action.name(),
-        });
-        groups.push((context.title().to_owned(), entries.collect()));
+        let rows = keys.rows().filter(|row| row.context == context);
+        let entries = match is_searched {
+            true => rows.map(|row| entry(row.all(), row)).collect(),
+            false => rows
+                .filter(|row| !row.shown.is_empty() || row.all().is_empty())
+                .map(|row| entry(row.shown.clone(), row))
+                .collect(),
+        };
+        groups.push((context.title().to_owned(), entries));
     }
     let nameless = |sign: &str, help: String| Entry { sign: sign.to_owned(), help, name: String::new() };
     let commands = COMMANDS.iter().filter(|command| !command.help.is_empty()).map(|command| Entry {
@@ -78,6 +91,10 @@ fn groups(keys: &Keymap, skin: &Skin) -> Vec<(String, Vec<Entry>)> {
         nameless(glyphs.absent, "none, or not measured yet".to_owned()),
     ];
     groups.push(("signs".to_owned(), signs.into()));
+    if !is_searched {
+        let further = keys.rows().flat_map(|row| row.others().map(|key| entry(key, row)));
+        groups.push(("further keys".to_owned(), further.collect()));
+    }
     groups
 }
 
@@ -93,16 +110,18 @@ fn side_by_side(entries: &[Entry], skin: &Skin, columns: usize) -> Vec<Text> {
             } else {
                 entry.help.clone()
             };
-            [sign(entry, skin), skin.dim(help)]
+            [sign(entry, KEY, skin), skin.dim(help)]
         });
         skin.fit(Line::from(spans.collect::<Vec<_>>()), columns)
     };
     (0..rows).map(line).collect()
 }
 
+/// With all of its keys where there is room, and with its name where there is some.
 fn with_name(entry: &Entry, skin: &Skin, columns: usize) -> Text {
-    let mut spans = vec![sign(entry, skin)];
-    if entry.name.is_empty() {
+    let room = columns.saturating_sub(HELP + 2 + NAME);
+    let mut spans = vec![sign(entry, room.clamp(KEY, ALL_KEYS), skin)];
+    if entry.name.is_empty() || room < KEY {
         spans.push(skin.dim(entry.help.clone()));
     } else {
         spans.push(skin.dim(pad_right(&entry.help, HELP + 2)));
@@ -111,7 +130,28 @@ fn with_name(entry: &Entry, skin: &Skin, columns: usize) -> Text {
     skin.fit(Line::from(spans), columns)
 }
 
-fn sign(entry: &Entry, skin: &Skin) -> ratatui::text::Span<'static> {
-    let sign = truncate(&entry.sign, KEY - 1, skin.glyphs.ellipsis);
-    skin.styled(skin.theme.strong, pad_right(&sign, KEY))
+fn sign(entry: &Entry, columns: usize, skin: &Skin) -> Span<'static> {
+    let sign = truncate(&entry.sign, columns - 1, skin.glyphs.ellipsis);
+    skin.styled(skin.theme.strong, pad_right(&sign, columns))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::keys::BINDINGS;
+    use super::super::skin::test_skin;
+    use super::*;
+
+    #[test]
+    fn every_key_of_the_table_is_listed() {
+        let lines = lines(&Keymap::default(), "", &test_skin(), 300);
+        let text: Vec<String> =
+            lines.iter().map(|line| line.spans.iter().map(|span| span.content.as_ref()).collect()).collect();
+        let listed = text.join("\n");
+        for chord in BINDINGS.iter().flat_map(|binding| binding.keys) {
+            let chord = chord.as_sent().to_string();
+            let is_listed =
+                listed.split([' ', ',', '\n']).any(|word| word == chord || word.starts_with(&format!("{chord}…")));
+            assert!(is_listed, "{chord}");
+        }
+    }
 }

@@ -20,11 +20,31 @@ pub struct Bound {
     pub context: Context,
     pub action: Action,
     chords: Vec<Chord>,
-    /// As the help writes the keys; empty where the action has none.
+    /// The keys that the help names first; empty for a row that stands among the further keys.
     pub shown: String,
-    /// What the keys do; empty for a row that is not listed.
+    /// What the keys do.
     pub help: String,
 }
+
+impl Bound {
+    /// All of its keys.
+    pub fn all(&self) -> String {
+        joined(self.chords.iter())
+    }
+
+    /// Those that `shown` leaves out.
+    pub fn others(&self) -> impl Iterator<Item = String> {
+        let named = |chord: &String| self.shown.split(", ").any(|shown| shown == chord);
+        self.chords.iter().map(ToString::to_string).filter(move |chord| !named(chord))
+    }
+}
+
+fn joined<'a>(chords: impl Iterator<Item = &'a Chord>) -> String {
+    chords.map(ToString::to_string).collect::<Vec<_>>().join(", ")
+}
+
+/// Keys of one action beside each other in the help, in columns.
+const LONGEST_SHOWN: usize = 18;
 
 #[derive(Debug, Clone)]
 pub struct Keymap {
@@ -54,12 +74,17 @@ impl Default for Keymap {
 }
 
 fn bound(binding: &Binding) -> Bound {
+    let mut chords: Vec<Chord> = binding.keys.iter().map(|chord| chord.as_sent()).collect();
+    chords.dedup();
     Bound {
         context: binding.context,
         action: binding.action,
-        chords: binding.keys.iter().map(|chord| chord.as_sent()).collect(),
+        chords,
         shown: binding.shown.to_owned(),
-        help: binding.help.to_owned(),
+        help: match binding.help {
+            "" => binding.action.name().replace('-', " "),
+            help => help.to_owned(),
+        },
     }
 }
 
@@ -158,10 +183,9 @@ impl Keymap {
                 row.chords.push(chord);
             }
         }
-        let shown: Vec<String> = row.chords.iter().map(ToString::to_string).collect();
-        row.shown = shown.join(", ");
-        if row.help.is_empty() {
-            row.help = action.replace('-', " ");
+        row.shown = row.all();
+        if row.shown.len() > LONGEST_SHOWN {
+            row.shown = joined(row.chords.iter().take(1));
         }
         Ok(())
     }

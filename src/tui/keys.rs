@@ -74,6 +74,8 @@ pub enum Action {
     Delete(Motion),
     Kill(Motion),
     Yank,
+    /// Stop playing the recording, or go on.
+    Pause,
     /// Take the chosen row.
     Choose,
     /// Put the chosen row into what is typed, and do no more.
@@ -115,12 +117,16 @@ pub enum Context {
     Message,
     /// A token of an answer is looked at; letters act on it.
     Token,
+    /// A race has the screen.
+    Race,
+    /// A recording is played, and nothing can be asked.
+    Replay,
 }
 
 impl Context {
     /// Letters without a binding are typed.
     pub fn types(self) -> bool {
-        !matches!(self, Self::Message | Self::Token)
+        !matches!(self, Self::Message | Self::Token | Self::Race | Self::Replay)
     }
 
     /// What `[keys]` calls it.
@@ -136,6 +142,8 @@ impl Context {
             Self::Chats => "keys in the list of conversations",
             Self::Message => "keys on a message",
             Self::Token => "keys on a token",
+            Self::Race => "keys in a race",
+            Self::Replay => "keys in a replay",
         }
     }
 }
@@ -281,6 +289,13 @@ pub const BINDINGS: &[Binding] = &[
     token(Step::StallBefore, &[letter('S')], "S", "the stall before"),
     token(Step::AnswerBefore, &[plain(KeyCode::Up), letter('k')], "Up", "the answer before"),
     token(Step::AnswerAfter, &[plain(KeyCode::Down), letter('j')], "Down", "the answer after"),
+    Binding {
+        context: Context::Replay,
+        action: Action::Pause,
+        keys: &[plain(KeyCode::Char(' '))],
+        shown: "Space",
+        help: "stop, or go on",
+    },
 ];
 
 #[cfg(test)]

@@ -37,8 +37,16 @@ mod panels;
 mod picker;
 mod picker_view;
 mod platform;
+mod race;
+#[cfg(test)]
+mod race_tests;
+mod race_view;
+mod record;
 #[doc(hidden)]
 pub mod rehearsal;
+mod replay;
+#[cfg(test)]
+mod replay_tests;
 mod skin;
 mod state;
 mod strip;
@@ -61,6 +69,7 @@ use std::time::Instant;
 use crate::bill::Books;
 use crate::config::{KeySettings, Panels, ScreenSettings};
 use crate::engine::AnswerSettings;
+use crate::recording::{Header, Recorder, Recording, RecordingError};
 use crate::telemetry::device::DeviceSample;
 
 pub use backend::{Backend, ModelEntry, Models, OpenedModel, RefusedModel};
@@ -95,6 +104,10 @@ pub struct TuiOptions {
     pub chats: Option<ChatOptions>,
     /// Where standard output and error go while the screen is open.
     pub log_file: PathBuf,
+    /// A file, which must not be there, to record the run into.
+    pub record: Option<PathBuf>,
+    /// A recording to play in place of an engine, and how fast; `load` is not called.
+    pub replay: Option<(Recording, f64)>,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -107,6 +120,8 @@ pub enum TuiError {
     Theme(#[from] ThemeError),
     #[error(transparent)]
     Keys(#[from] KeysError),
+    #[error(transparent)]
+    Recording(#[from] RecordingError),
     #[error("the terminal cannot be used: {0}")]
     Terminal(#[from] std::io::Error),
 }
@@ -144,9 +159,23 @@ pub fn run(options: TuiOptions) -> Result<Exit, TuiError> {
     state.mouse = options.screen.mouse;
     state.panels.hidden = options.screen.panels == Panels::Hidden;
     state.prices = options.books.as_ref().and_then(Books::prices).cloned();
-    let chats = options.chats;
-    if let Some(chats) = &chats {
+    if let Some(chats) = &options.chats {
         state.chats = chats::Chats::new(chats);
     }
-    Ok(driver::run(state, skin, options.load, options.models, options.sample, options.books, chats)?)
+    let header = Header::now(state.prices.clone());
+    let recorder = options.record.as_deref().map(|path| Recorder::create(path, &header)).transpose()?;
+    if let Some((recording, speed)) = &options.replay {
+        state.prices = recording.header.prices.clone();
+        state.replay = Some(replay::Replay::new(recording, *speed));
+    }
+    let sources = driver::Sources {
+        load: options.load,
+        models: options.models,
+        sample: options.sample,
+        books: options.books,
+        chats: options.chats,
+        recorder: recorder.map(record::ScreenRecorder::new),
+        recording: options.replay,
+    };
+    Ok(driver::run(state, skin, sources)?)
 }

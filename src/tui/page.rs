@@ -129,7 +129,7 @@ mod tests {
         assert!(shown(&page, 80).iter().any(|line| line.starts_with("Enter") && line.contains("send")));
         let mut page = Page::help();
         page.search("kill-line-end");
-        assert!(shown(&page, 80).iter().any(|line| line.starts_with("Ctrl-K") && line.ends_with("kill-line-end")));
+        assert!(shown(&page, 78).iter().any(|line| line.starts_with("Ctrl-K") && line.ends_with("kill-line-end")));
         let mut page = Page::help();
         page.search("/clear");
         assert!(shown(&page, 80).iter().any(|line| line.starts_with("/clear")));

@@ -25,6 +25,8 @@ use super::page::Page;
 use super::palette::Depth;
 use super::panels::{self, Panel, Shown};
 use super::picker::Picker;
+use super::race::RaceScreen;
+use super::replay::Replay;
 use super::text::sanitize::one_line;
 
 /// Ctrl-C quits when it is pressed again within this time.
@@ -47,6 +49,8 @@ pub enum Overlay {
     Page(Page),
     Panel(Panel),
     List(Picker),
+    /// Over the whole screen.
+    Race,
     Chats(ChatList),
 }
 
@@ -54,7 +58,7 @@ impl Overlay {
     pub fn panel(&self) -> Option<Panel> {
         match self {
             Self::Panel(panel) => Some(*panel),
-            Self::Page(_) | Self::List(_) | Self::Chats(_) => None,
+            Self::Page(_) | Self::List(_) | Self::Chats(_) | Self::Race => None,
         }
     }
 }
@@ -75,6 +79,8 @@ pub struct ModelsState {
     pub are_there: bool,
     /// The reader waits for the list.
     pub asked: bool,
+    /// The name of the one that answers, where it is known.
+    pub open: Option<String>,
     /// The name of the one that is being loaded.
     pub opening: Option<String>,
 }
@@ -113,6 +119,11 @@ pub struct State {
     pub refresh: Option<Instant>,
     pub overlay: Option<Overlay>,
     pub panels: Shown,
+    /// The race on the screen, and how many there were.
+    pub race: Option<RaceScreen>,
+    pub races: u64,
+    /// The recording that is played in place of an engine.
+    pub replay: Option<Replay>,
     pub completion: Completion,
     pub models: ModelsState,
     /// Those in force.
@@ -161,6 +172,9 @@ impl State {
             refresh: None,
             overlay: None,
             panels: Shown::default(),
+            race: None,
+            races: 0,
+            replay: None,
             completion: Completion::default(),
             models: ModelsState::default(),
             keys: Keymap::default(),
@@ -208,6 +222,8 @@ impl State {
             Some(Overlay::Chats(_)) => Context::Chats,
             Some(Overlay::Panel(_)) | None if self.completion.is_open() => Context::List,
             Some(Overlay::Panel(_)) | None if self.token().is_some() => Context::Token,
+            _ if self.replay.is_some() => Context::Replay,
+            Some(Overlay::Race) => Context::Race,
             None if self.chats.selected.is_some() => Context::Message,
             Some(Overlay::Panel(_)) | None => Context::Compose,
         }

@@ -6,6 +6,7 @@ use ratatui::buffer::Buffer;
 
 use super::super::event::Event;
 use super::super::fixtures::Desk;
+use super::super::frames::Pace;
 use super::super::skin::test_skin;
 use super::super::view;
 use super::*;
@@ -121,4 +122,63 @@ fn a_token_costs_little() {
     desk.token("c");
     let bytes = emulator.check(&mut desk);
     assert!(bytes < 400, "{bytes}");
+}
+
+/// Everything that can lie over the conversation, opened as a reader opens it.
+fn desks() -> Vec<(&'static str, Desk)> {
+    use crossterm::event::KeyCode;
+    let opened = |name, open: fn(&mut Desk)| {
+        let mut desk = Desk::ready();
+        desk.event(Event::Resize { columns: 80, rows: 24 });
+        desk.stream();
+        open(&mut desk);
+        (name, desk)
+    };
+    vec![
+        opened("nothing", |_| {}),
+        opened("help", |desk| drop(desk.key(KeyCode::F(1)))),
+        opened("commands", |desk| drop(desk.key(KeyCode::F(2)))),
+        opened("palette", |desk| desk.type_text("/")),
+        opened("themes", |desk| drop(desk.send("/theme"))),
+        opened("panel", |desk| drop(desk.key(KeyCode::Tab))),
+        opened("log", |desk| {
+            desk.send("/log");
+            desk.event(Event::LogRead(Ok("a line of the log\n".repeat(50))));
+        }),
+        opened("message", |desk| {
+            let alt_up = crossterm::event::KeyEvent::new(KeyCode::Up, crossterm::event::KeyModifiers::ALT);
+            desk.event(Event::Key(alt_up));
+        }),
+        opened("scrolled", |desk| drop(desk.key(KeyCode::PageUp))),
+        opened("queue", |desk| drop(desk.send(&"a message that waits ".repeat(20)))),
+    ]
+}
+
+/// No size is too small or too large for any of them, and each frame stands on the screen as it was drawn, whatever size
+/// was there before it, at both paces.
+#[test]
+fn a_storm_of_sizes_leaves_nothing_behind() {
+    for (pace, (name, mut desk)) in
+        [Pace::Full, Pace::Low].into_iter().flat_map(|pace| desks().into_iter().map(move |d| (pace, d)))
+    {
+        println!("{name} {pace:?}");
+        desk.state.set_pace(pace);
+        let mut emulator = Emulator::new(80, 24);
+        for (columns, rows) in
+            [(120, 36), (20, 5), (300, 100), (1, 1), (50, 15), (99, 16), (2, 40), (60, 18), (250, 3), (80, 24)]
+        {
+            emulator.painter.resize(columns, rows);
+            let (rows_, columns_) = (NonZero::new(rows).unwrap(), NonZero::new(columns).unwrap());
+            emulator.parser = vt100::Parser::new(rows_, columns_, 0);
+            desk.event(Event::Resize { columns, rows });
+            desk.token(" and on");
+            desk.wait(20);
+            if columns >= 20 {
+                emulator.check(&mut desk);
+            } else {
+                // Wide characters do not fit one column; nothing is promised but a frame.
+                emulator.painter.frame(|frame| view::draw(&mut desk.state, &test_skin(), desk.now, frame)).unwrap();
+            }
+        }
+    }
 }

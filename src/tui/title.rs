@@ -14,6 +14,7 @@ use super::text::truncate;
 
 pub fn line(state: &State, skin: &Skin, columns: usize) -> Text {
     let mut left = vec![skin.styled(skin.theme.accent, " ortalk")];
+    left.extend(state.replay.as_ref().map(|replay| skin.styled(skin.theme.warning, format!("  {}", replay.label()))));
     if let Some(snapshot) = state.snapshot() {
         left.push(skin.styled(skin.theme.strong, format!("  {}", snapshot.model)));
     }
@@ -29,6 +30,9 @@ pub fn line(state: &State, skin: &Skin, columns: usize) -> Text {
 /// The whole line of a small screen.
 pub fn status(state: &State, skin: &Skin, columns: usize) -> Text {
     let mut spans = vec![skin.plain(" ")];
+    if let Some(replay) = &state.replay {
+        spans.extend([skin.styled(skin.theme.warning, replay.label()), skin.dot()]);
+    }
     spans.extend(figures(state, skin, &format!(" {} ", skin.glyphs.dot), columns.saturating_sub(1), false).spans);
     skin.fit(Line::from(spans), columns)
 }

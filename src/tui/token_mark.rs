@@ -28,7 +28,8 @@ pub fn draw(state: &State, skin: &Skin, rows: &[(usize, Row<'_>)], area: Rect, b
                 let part = range.start.clamp(line.start, line.end)..range.end.clamp(line.start, line.end);
                 let text = block.thought();
                 let from = line.indent + width(text.get(line.start..part.start).unwrap_or_default());
-                (line.start, line.end, vec![from..from + width(text.get(part).unwrap_or_default())])
+                let columns = from..from + width(text.get(part).unwrap_or_default());
+                (line.start, line.end, Vec::from([columns]))
             }
             _ => continue,
         };

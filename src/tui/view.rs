@@ -13,11 +13,14 @@ use super::panels::view::Split;
 use super::panels::{self, Panel};
 use super::skin::{Skin, Text, width};
 use super::state::{EngineState, Overlay, State};
-use super::{chats, composer_view, picker_view, strip, title, transcript};
+use super::{chats, composer_view, picker_view, race_view, strip, title, transcript};
 
 pub fn draw(state: &mut State, skin: &Skin, now: Instant, frame: &mut Frame<'_>) {
     let area = frame.area();
     (state.columns, state.rows) = (area.width, area.height);
+    if matches!(state.overlay, Some(Overlay::Race)) {
+        return race_view::draw(state, skin, frame);
+    }
     let layout = state.lay_out();
     let buffer = frame.buffer_mut();
     buffer.set_style(area, skin.theme.text);
@@ -32,6 +35,7 @@ pub fn draw(state: &mut State, skin: &Skin, now: Instant, frame: &mut Frame<'_>)
         Some(Overlay::Page(_)) => draw_page(state, skin, page_area(&layout), buffer),
         Some(Overlay::Panel(panel)) => draw_open(state, skin, panel, &layout, seconds, buffer),
         Some(Overlay::List(_)) => draw_list(state, skin, &layout, seconds, buffer),
+        Some(Overlay::Race) => {}
         Some(Overlay::Chats(_)) => draw_chats(state, skin, &layout, seconds, buffer),
     }
     draw_palette(state, skin, &layout, buffer);

@@ -511,7 +511,6 @@ fn no_size_panics() {
         }
     }
 }
-
 /// An answer with a bit of everything.
 const MARKDOWN: &str = "# Lanes\n\nA **lane** is *one way* to run the model, `cpu` or `npu`:\n\n1. **NPU**: built for it, \
     [faster to the first word](https://example.com/npu) where a prompt is short enough to fit its context\n2. CPU\n   - \

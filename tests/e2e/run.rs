@@ -48,6 +48,8 @@ fn one_json_object_with_every_field() {
     assert_eq!(routing["policy"], "auto");
     // The prompt, and as much of the answer as is expected.
     assert_eq!((&routing["prompt_tokens"], &routing["needed_tokens"]), (&37.into(), &(37 + 128).into()));
+    // The template has instructions of its own: 24 tokens up to the question, which takes 7, and 6 of marks behind it.
+    assert_eq!(routing["parts"], serde_json::json!({"system": 24, "history": 0, "message": 13}));
     assert_eq!((&routing["max_tokens"], &routing["context_limit"]), (&1024.into(), &8192.into()));
     assert_eq!(routing["rejected"][0]["lane"], "npu");
     assert!(routing["rejected"][0]["reason"].as_str().unwrap().contains("NPU"), "{answer}");

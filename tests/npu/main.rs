@@ -33,5 +33,6 @@ mod compile;
 mod faults;
 mod lane;
 mod qwen3_shape;
+mod race;
 mod session;
 mod sys;

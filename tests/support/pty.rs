@@ -85,7 +85,7 @@ impl Terminal {
         stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('T'))
     }
 
-    #[allow(dead_code, reason = "the player of tapes alone looks at more than text")]
+    #[allow(dead_code, reason = "not every test looks at more than text")]
     pub fn with_screen<T>(&self, look: impl FnOnce(&vt100::Screen) -> T) -> T {
         look(self.seen.lock().unwrap().parser.screen())
     }

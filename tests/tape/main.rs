@@ -49,6 +49,8 @@ fn the_demonstration_runs_as_its_tape_says() {
             assert!(picture.text.contains(text), "{}: {text}\n{}", picture.path.display(), picture.text);
         }
     }
+    // The theme that the list stands at is the one that is shown.
+    assert!(pictures[2].svg.contains("fill=\"#004f9e\""));
 }
 
 #[test]

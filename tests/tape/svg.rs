@@ -29,7 +29,7 @@ pub fn picture(screen: &Screen) -> String {
     let mut svg = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width:.1} {height:.1}\" width=\"{width:.0}\" \
          height=\"{height:.0}\" font-family=\"ui-monospace, SFMono-Regular, Menlo, Consolas, 'DejaVu Sans Mono', \
-         monospace\" font-size=\"14\">\n<rect width=\"100%\" height=\"100%\" rx=\"8\" fill=\"{BACKGROUND}\"/>\n"
+         monospace\" font-size=\"14\" shape-rendering=\"crispEdges\">\n<rect width=\"100%\" height=\"100%\" rx=\"8\" fill=\"{BACKGROUND}\"/>\n"
     );
     for (at, color) in ["#ff5f57", "#febc2e", "#28c840"].into_iter().enumerate() {
         let _ = writeln!(svg, "<circle cx=\"{}\" cy=\"16\" r=\"5.5\" fill=\"{color}\"/>", 20 + 18 * at);

@@ -7,6 +7,7 @@
 
 #[path = "../support/pty.rs"]
 mod pty;
+mod replay;
 mod scripted;
 
 use std::ops::{Deref, DerefMut};
@@ -29,6 +30,10 @@ impl Chat {
     fn start(scenario: &str, columns: u16, rows: u16) -> Self {
         let mut command = CommandBuilder::new(std::env::current_exe().unwrap());
         command.args(CHILD);
+        // Whoever runs the tests over SSH.
+        for name in ["SSH_CONNECTION", "SSH_CLIENT", "SSH_TTY", "TMUX"] {
+            command.env_remove(name);
+        }
         Self::spawn(command, scenario, columns, rows)
     }
 
@@ -288,9 +293,17 @@ fn a_short_question_runs_on_the_npu_and_a_long_paste_on_the_cpu() {
     chat.wait_for("巴黎.");
     chat.wait_for("○ npu emulated");
     let screen = chat.screen();
-    for expected in ["✓ npu", "first that fits · context 512", "✗ cpu", "npu comes first", "9458 of 9458 nodes"] {
+    for expected in
+        ["✓ npu", "/512  ", "first that fits · policy auto", "✗ cpu", "npu comes first", "9458 of 9458 nodes"]
+    {
         assert!(screen.contains(expected), "{expected}\n{screen}");
     }
+    // F4: the answer's last token, its time and its lane; F4 again: back.
+    chat.send("\x1bOS");
+    chat.wait_for("Left/Right token");
+    chat.wait_for(" ms  npu");
+    chat.send("\x1bOS");
+    chat.wait_for("Enter send");
     let long = format!("Summarize: {}", "all work and no play makes a dull day. ".repeat(50));
     chat.send(&format!("\x1b[200~{long}\x1b[201~"));
     chat.wait_for("would run on cpu");
@@ -299,7 +312,7 @@ fn a_short_question_runs_on_the_npu_and_a_long_paste_on_the_cpu() {
     chat.wait_for("巴黎.");
     chat.wait_for("○ cpu  ");
     let screen = chat.screen();
-    for expected in ["✓ cpu", "✗ npu", "tokens, context of 512"] {
+    for expected in ["✓ cpu", "✗ npu", "/512  too long"] {
         assert!(screen.contains(expected), "{expected}\n{screen}");
     }
     chat.send("\x04");
@@ -352,6 +365,77 @@ fn an_engine_that_fails_says_why() {
     chat.wait_for("there is no engine to answer");
     chat.send("\x04");
     chat.send("\x03");
+    chat.send("\x04");
+    assert_eq!(chat.exit_code(), 0);
+}
+
+/// The chat as it is over SSH, with the settings' word for each key of `[screen]`.
+fn over_ssh(scenario: &str) -> Chat {
+    let mut command = CommandBuilder::new(std::env::current_exe().unwrap());
+    command.args(CHILD);
+    command.env("SSH_CONNECTION", "192.0.2.1 50000 192.0.2.2 22");
+    Chat::spawn(command, scenario, 120, 36)
+}
+
+#[test]
+fn over_ssh_a_copy_goes_to_the_terminal_and_text_moves_in_steps() {
+    let mut chat = over_ssh("demo");
+    chat.wait_for("Ask something");
+    chat.send("What is the capital of France?\r");
+    chat.wait_for("巴黎.");
+    chat.wait_for("○ cpu  ");
+    chat.send("/copy\r");
+    chat.wait_for("sent to the terminal's clipboard (OSC 52)");
+    let raw = chat.raw();
+    let (_, rest) = raw.split_once("\x1b]52;c;").expect("the sequence");
+    let (encoded, _) = rest.split_once("\x1b\\").expect("its end");
+    // base64 of "The capital of France is Paris."
+    assert!(encoded.starts_with("VGhlIGNhcGl0YWwgb2YgRnJhbmNlIGlzIFBhcmlzL"), "{encoded}");
+    chat.send("\x04");
+    assert_eq!(chat.exit_code(), 0);
+    chat.assert_restored();
+}
+
+#[test]
+fn the_mouse_scrolls_opens_panels_and_is_given_back() {
+    let mut chat = Chat::start("demo", 120, 36);
+    chat.wait_for("Ask something");
+    assert_eq!(chat.with_screen(vt100::Screen::mouse_protocol_mode), vt100::MouseProtocolMode::PressRelease);
+    assert!(!chat.raw().contains("\x1b[?1003h"), "each movement of the mouse would be reported");
+    for _ in 0..4 {
+        chat.send("What is the capital of France?\r");
+        chat.wait_for("● cpu");
+        chat.wait_for("○ cpu  ");
+    }
+    // The wheel, as SGR reports it.
+    chat.send("\x1b[<64;10;10M");
+    chat.wait_for("End to follow");
+    chat.send("\x1b[<65;10;10M");
+    chat.wait_until("following again", |chat| !chat.screen().contains("End to follow"));
+    chat.send("\x1b[<0;90;3M\x1b[<0;90;3m");
+    chat.wait_for("▸ lane");
+    chat.send("\x1b[<0;90;3M\x1b[<0;90;3m");
+    chat.wait_until("the panel closed again", |chat| !chat.screen().contains("▸ lane"));
+    chat.send("/mouse off\r");
+    chat.wait_for("the mouse is the terminal's");
+    assert_eq!(chat.with_screen(vt100::Screen::mouse_protocol_mode), vt100::MouseProtocolMode::None);
+    chat.send("/mouse on\r");
+    chat.wait_for("Shift and the mouse select text");
+    chat.send("\x04");
+    assert_eq!(chat.exit_code(), 0);
+    chat.assert_restored();
+}
+
+#[test]
+fn a_theme_is_shown_while_it_is_chosen() {
+    let mut chat = Chat::start("demo", 80, 24);
+    chat.wait_for("Ask something");
+    let background = |chat: &Terminal| chat.with_screen(|screen| screen.cell(20, 70).unwrap().bgcolor());
+    assert_eq!(background(&chat), vt100::Color::Default);
+    chat.send("/theme\rhigh");
+    chat.wait_until("black", |chat| background(chat) == vt100::Color::Idx(0));
+    chat.send("\x1b");
+    chat.wait_until("as before", |chat| background(chat) == vt100::Color::Default);
     chat.send("\x04");
     assert_eq!(chat.exit_code(), 0);
 }

@@ -14,6 +14,8 @@ use tokio::sync::mpsc::UnboundedSender;
 
 pub const SCENARIO: &str = "ORTALK_TUI_SCENARIO";
 pub const LOG: &str = "ORTALK_TUI_LOG";
+/// A file to record into.
+pub const RECORD: &str = "ORTALK_TUI_RECORD";
 /// The table `[keys]` of the settings.
 pub const KEYS: &str = "ORTALK_TUI_KEYS";
 
@@ -44,6 +46,8 @@ pub fn run(scenario: &str) {
         keys,
         themes: std::env::temp_dir().join("no-such-folder"),
         screen: ScreenSettings::default(),
+        record: std::env::var_os(RECORD).map(Into::into),
+        replay: None,
         chats: None,
         log_file: std::env::var_os(LOG).map_or_else(|| std::env::temp_dir().join("ortalk-test.log"), Into::into),
     };

@@ -252,6 +252,14 @@ mod tests {
     use super::*;
 
     #[test]
+    fn what_was_said_in_the_chat_is_sent_and_else_what_was_said_before_it() {
+        assert_eq!(said(0.7, 0.7, None), None);
+        assert_eq!(said(0.5, 0.7, None), Some(0.5));
+        assert_eq!(said(0.7, 0.7, Some(0.3)), Some(0.3));
+        assert_eq!(said(0.5, 0.7, Some(0.3)), Some(0.5));
+    }
+
+    #[test]
     fn a_server_that_has_no_field_for_it_is_asked_to_go_on() {
         let turns = [ChatMessage::new(Role::User, "q"), ChatMessage::new(Role::Assistant, "begun")];
         let request = ChatRequest { continue_last: true, ..ChatRequest::new(turns.to_vec()) };

@@ -16,7 +16,7 @@ use anyhow::{Context, bail};
 use self::backend::Asked;
 use self::models::ServerModels;
 use super::{chats, session};
-use crate::cli::{ChatArgs, ConnectArgs, KeepArgs};
+use crate::cli::{ChatArgs, ConnectArgs, KeepArgs, RecordArgs};
 use crate::config::Settings;
 use crate::engine::Sampling;
 use crate::paths::Paths;
@@ -26,7 +26,13 @@ use crate::tui::{self, Backend, TuiOptions};
 /// The variable that is looked into where none is named; `ortalk serve` looks there, too.
 const KEY_VARIABLE: &str = "ORTALK_API_KEY";
 
-pub fn run(url: &str, connect: &ConnectArgs, keep: &KeepArgs, args: &ChatArgs) -> anyhow::Result<ExitCode> {
+pub fn run(
+    url: &str,
+    connect: &ConnectArgs,
+    keep: &KeepArgs,
+    recording: &RecordArgs,
+    args: &ChatArgs,
+) -> anyhow::Result<ExitCode> {
     tui::require_terminal()?;
     check(args)?;
     let endpoint = Endpoint::parse(url, key(connect.api_key_env.as_deref(), &|name| std::env::var(name).ok())?)
@@ -56,6 +62,8 @@ pub fn run(url: &str, connect: &ConnectArgs, keep: &KeepArgs, args: &ChatArgs) -
         screen: settings.screen,
         chats: Some(chats),
         log_file: paths.log_file(),
+        record: recording.record.clone(),
+        replay: None,
         // The server's own ledger has these answers.
         books: None,
         sample: Some(Box::new(move || machine.sample())),

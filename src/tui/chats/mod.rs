@@ -108,6 +108,8 @@ pub struct Chats {
     /// The message that the reader chose.
     pub selected: Option<u32>,
     pub redo: Option<Redo>,
+    /// The instructions before this conversation was opened, and its own.
+    pub exchanged: Option<(Option<String>, Option<String>)>,
     /// The last deletion is the last one here.
     pub deleted: Vec<Deleted>,
     /// Another conversation is being read; nothing is said until it is here.
@@ -127,6 +129,7 @@ impl Default for Chats {
             answered: None,
             selected: None,
             redo: None,
+            exchanged: None,
             deleted: Vec::new(),
             is_opening: false,
         }

@@ -242,16 +242,16 @@ impl<'t> Renderer<'t> {
 
     fn item(&mut self, at: usize) {
         self.open(at);
-        let line = &self.text[at..];
-        let at = at + line.len() - line.trim_start_matches(' ').len();
         let depth = self.lists.iter().filter(|list| list.is_none()).count().saturating_sub(1);
+        // An item may be indented.
+        let at = self.text.len() - self.text[at..].trim_start_matches(' ').len();
         let marker = match self.lists.last_mut() {
             Some(Some(number)) => {
                 let rest = self.text[at..].trim_start_matches(|c: char| c.is_ascii_digit());
                 let sign = if rest.starts_with(')') { ')' } else { '.' };
+                let source = at..self.text.len() - rest.len() + sign.len_utf8();
                 let own = Content::Own(format!("{number:>2}{sign} ").into());
                 *number += 1;
-                let source = at..(self.text.len() - rest.len() + 1).min(self.text.len());
                 vec![Piece { content: own, style: Role::Marker.into(), source }]
             }
             _ => vec![
@@ -392,7 +392,7 @@ impl<'t> Renderer<'t> {
         }
         // The last line is open while it is written.
         let ends = source.end < self.text.trim_end().len();
-        if ends || code.fenced && fence::is_closed(self.text, source) {
+        if ends || if code.fenced { fence::is_closed(self.text, source) } else { false } {
             let at = source.end.saturating_sub(1).max(source.start);
             self.push_row(at, vec![Piece::sign(Sign::Rule, room, Role::Border, at)]);
         }
@@ -423,7 +423,7 @@ impl<'t> Renderer<'t> {
 
     fn push_row(&mut self, at: usize, pieces: Vec<Piece>) {
         let first = self.shown_containers();
-        let mut row: Vec<Piece> = Vec::new();
+        let mut row = Vec::new();
         for (index, container) in self.containers.iter_mut().enumerate() {
             let shown = index >= first;
             match container {
@@ -440,9 +440,10 @@ impl<'t> Renderer<'t> {
                 }
             }
         }
-        let start = row.first().map_or(at, |first| first.source.start.min(at));
         row.extend(pieces);
-        self.rows.push(start, row);
+        // A list's sign stands before what it marks.
+        let start = row.iter().map(|piece| piece.source.start).min();
+        self.rows.push(start.map_or(at, |start| start.min(at)), row);
     }
 
     fn push_blank(&mut self, at: usize) {

@@ -4,7 +4,7 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::text::Line;
 
-use super::super::keys::Context;
+use super::super::keys::{Action, Context, Step};
 use super::super::layout::Layout;
 use super::super::skin::{Skin, Text, width};
 use super::super::state::State;
@@ -121,29 +121,29 @@ pub fn draw_zoomed(state: &State, skin: &Skin, panel: Panel, layout: &Layout, bu
 
 /// The keys that count for the open panel or the token that is looked at, as many as there is room for.
 pub fn footer(state: &State, skin: &Skin, columns: usize) -> Option<Text> {
-    const TOKEN: [(&str, &str); 6] = [
-        ("Left/Right", "token"),
-        ("s", "stall"),
-        ("Up/Down", "answer"),
-        ("Esc", "back"),
-        ("Home/End", "ends"),
-        ("F3", "zoom"),
-    ];
-    const ZOOMED: [(&str, &str); 2] = [("Esc", "back"), ("Tab", "next panel")];
-    const OPEN: [(&str, &str); 3] = [("Enter", "zoom"), ("Tab", "next panel"), ("Esc", "close")];
+    let token = |step| state.keys.key(Context::Token, Action::Token(step));
+    let chat = |action| state.keys.key(Context::Compose, action);
+    let pair = |(one, other): (Option<String>, Option<String>)| Some(format!("{}/{}", one?, other?));
     let keys = match (state.context(), state.open_panel()) {
-        (Context::Token, _) => &TOKEN[..],
-        (Context::Compose, Some(_)) if state.composer.text().is_empty() && !state.busy() => match state.is_zoomed() {
-            true => &ZOOMED[..],
-            false => &OPEN,
-        },
+        (Context::Token, _) => vec![
+            (pair((token(Step::Back), token(Step::On))), "token"),
+            (token(Step::StallAfter), "stall"),
+            (pair((token(Step::AnswerBefore), token(Step::AnswerAfter))), "answer"),
+            (chat(Action::Escape), "back"),
+            (pair((token(Step::First), token(Step::Last))), "ends"),
+            (chat(Action::ZoomPanel), "zoom"),
+        ],
+        (Context::Compose, Some(_)) if state.composer.text().is_empty() && !state.busy() => vec![
+            (chat(Action::ZoomPanel), if state.is_zoomed() { "beside the text" } else { "zoom" }),
+            (chat(Action::NextPanel), "next panel"),
+            (chat(Action::Escape), "close"),
+        ],
         _ => return None,
     };
     let mut line = Line::default();
-    for (key, what) in keys {
-        let spans = [skin.plain(format!("   {key}")), skin.dim(format!(" {what}"))];
+    for (key, what) in keys.into_iter().filter_map(|(key, what)| Some((key?, what))) {
         if width(&line) + key.len() + what.len() + 4 <= columns {
-            line.spans.extend(spans);
+            line.spans.extend([skin.plain(format!("   {key}")), skin.dim(format!(" {what}"))]);
         }
     }
     Some(line)

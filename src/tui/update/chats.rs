@@ -8,6 +8,7 @@ use crate::store::keeper::{Opened, Report};
 use crate::store::{End, Record, export};
 
 use super::super::chats::{self, ChatList, Deleted, Mode, News, Redo, Wish};
+use super::super::clipboard::harmless;
 use super::super::command::ChatCommand;
 use super::super::composer::Draft;
 use super::super::consent::{self, Gate};
@@ -37,9 +38,8 @@ pub(super) fn begin(state: &mut State, question: &Draft, model: String, effects:
     state.chats.selected = None;
     if let Some(Redo::Continue(id)) = redo
         && let Some(block) = state.conversation.block_of(id)
-        && let Some(header) = state.conversation.header_mut(block)
     {
-        (header.running, header.ending) = (true, None);
+        state.conversation.go_on(block);
         record(state, Record::Continue { id }, effects);
         state.chats.answering = Some(id);
         return block;
@@ -126,10 +126,20 @@ pub(super) fn ended(state: &mut State, finish: &str, effects: &mut Vec<Effect>) 
 
 /// The conversation is left; the next message begins another one.
 pub(super) fn close(state: &mut State, effects: &mut Vec<Effect>) {
+    give_instructions_back(state);
     if state.chats.saves {
         effects.push(Effect::Chats(Wish::Close));
     }
     state.chats.begin_anew();
+}
+
+/// Those that an opened conversation brought along are of that one only, unless a person changed them.
+fn give_instructions_back(state: &mut State) {
+    if let Some((own, theirs)) = state.chats.exchanged.take()
+        && state.settings.system == theirs
+    {
+        state.settings.system = own;
+    }
 }
 
 /// Everything that belongs to the conversation that is shown.
@@ -137,6 +147,7 @@ fn forget(state: &mut State, now: Instant, effects: &mut Vec<Effect>) {
     if state.busy() {
         cancel(state, now, effects);
     }
+    give_instructions_back(state);
     state.conversation.clear();
     state.queue.clear();
     consent::forget(state);
@@ -327,7 +338,7 @@ fn act_on_message(state: &mut State, id: u32, action: Action, now: Instant, effe
         Action::MessageDown => select_by(state, 1),
         Action::CopyMessage => {
             let text = state.chats.tree.message(id).map(|message| message.text.clone()).unwrap_or_default();
-            effects.push(Effect::Copy(text));
+            effects.push(Effect::Copy(harmless(&text)));
         }
         Action::LeaveMessage | Action::Escape => {
             state.chats.selected = None;
@@ -637,7 +648,9 @@ fn opened_conversation(state: &mut State, opened: Opened, now: Instant, effects:
     state.chats.tree = stored.tree;
     state.chats.id = Some(stored.id);
     if !keep_system && let Some(system) = state.chats.tree.system() {
-        state.settings.system = Some(system.to_owned());
+        let theirs = Some(system.to_owned());
+        let own = std::mem::replace(&mut state.settings.system, theirs.clone());
+        state.chats.exchanged = Some((own, theirs));
     }
     refresh(state);
     state.conversation.follow();

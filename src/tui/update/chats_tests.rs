@@ -288,6 +288,19 @@ fn a_cut_answer_goes_on() {
     assert_eq!(kept.shown(), ["one", "beginning"]);
     let Kind::Answer(header) = &kept.desk.state.conversation.blocks()[1].kind else { panic!() };
     assert_eq!(header.ending, None);
+    // It may be cut again, by something else.
+    super::super::view::tests::render(&mut kept.desk, 80, 24);
+    kept.send("/continue");
+    kept.key(KeyCode::Esc);
+    super::super::view::tests::render(&mut kept.desk, 80, 24);
+    kept.send("more");
+    kept.answer("x", FinishReason::Length);
+    super::super::view::tests::render(&mut kept.desk, 80, 24);
+    kept.send("/continue");
+    kept.key(KeyCode::Esc);
+    super::super::view::tests::render(&mut kept.desk, 80, 24);
+    let ended = |block: &Block| matches!(&block.kind, Kind::Answer(header) if header.ending.is_some());
+    assert_eq!(kept.desk.state.conversation.blocks().iter().filter(|block| ended(block)).count(), 2);
     // An answer without a word is asked for again.
     kept.send("two");
     kept.key(KeyCode::Esc);
@@ -423,6 +436,10 @@ fn another_conversation_is_opened_from_the_list() {
     assert_eq!(kept.desk.state.composer.text(), "early");
     let effects = kept.key(KeyCode::Enter);
     assert_eq!(said(&effects)[1..], [(USER, "theirs"), (ASSISTANT, "no"), (USER, "early")]);
+    // Its instructions are left with it.
+    kept.answer("x", FinishReason::Stop);
+    kept.send("/clear");
+    assert_eq!(kept.desk.state.settings.system, None);
 }
 
 #[test]

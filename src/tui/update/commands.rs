@@ -13,7 +13,7 @@ use super::super::page::Page;
 use super::super::state::{Overlay, State};
 use super::super::text;
 use super::send::cancel;
-use super::{chats, copy, looks, models, mouse, settings};
+use super::{chats, copy, looks, models, mouse, race, settings};
 
 pub(super) fn run_command(state: &mut State, now: Instant, effects: &mut Vec<Effect>) {
     let typed = state.composer.text().to_string();
@@ -33,12 +33,11 @@ pub(super) fn run_command(state: &mut State, now: Instant, effects: &mut Vec<Eff
                 cancel(state, now, effects);
             }
             chats::close(state, effects);
-            state.conversation.clear();
-            state.queue.clear();
-            consent::forget(state);
-            state.answer = None;
-            (state.bill, state.spent) = (None, Total::default());
-            state.overlay = None;
+            clear(state);
+        }
+        Typed::Race(text) => {
+            let text = text.to_owned();
+            race::begin(state, &text, effects);
         }
         Typed::Lane(lane) => settings::set_lane(state, lane),
         Typed::Policy(policy) => settings::set_policy(state, policy, now),
@@ -94,6 +93,16 @@ pub(super) fn show_source(state: &mut State, source: bool) {
     let shown =
         if source { "answers are shown as written; F5 shows what the markdown means" } else { "markdown is shown" };
     state.hint = Some(shown.to_string());
+}
+
+/// Begins a new conversation.
+pub(super) fn clear(state: &mut State) {
+    state.conversation.clear();
+    state.queue.clear();
+    consent::forget(state);
+    state.answer = None;
+    (state.bill, state.spent) = (None, Total::default());
+    state.overlay = None;
 }
 
 /// Why there is no such lane; `None` too while that is not known.

@@ -228,6 +228,16 @@ mod tests {
     }
 
     #[test]
+    fn over_a_server_only_what_any_server_takes_can_be_set() {
+        let mut desk = Desk::ready();
+        desk.state.server = Some("example.com".into());
+        desk.type_text("/set ");
+        assert_eq!(offered(&desk), ["temperature", "top-p", "max-tokens", "seed"]);
+        desk.send("top-k 3");
+        assert_eq!(desk.state.hint.as_deref(), Some("over --connect the server decides top-k"));
+    }
+
+    #[test]
     fn the_system_prompt_is_sent_from_then_on() {
         let mut desk = Desk::ready();
         desk.send("/system Be brief.");

@@ -14,7 +14,7 @@ use super::super::state::{QUIT_WINDOW, State};
 use super::commands;
 use super::completion;
 use super::send::{cancel, return_queue, send, typed};
-use super::{chats, list, panels};
+use super::{chats, list, panels, race, replay};
 
 pub(super) fn on_key(state: &mut State, key: KeyEvent, now: Instant, effects: &mut Vec<Effect>) {
     state.dirty = true;
@@ -46,10 +46,12 @@ pub(super) fn on_key(state: &mut State, key: KeyEvent, now: Instant, effects: &m
 }
 
 pub(super) fn act(state: &mut State, action: Action, now: Instant, effects: &mut Vec<Effect>) {
-    if completion::act(state, action, now, effects)
+    if race::act(state, action, now, effects)
+        || completion::act(state, action, now, effects)
         || list::act(state, action, now, effects)
         || chats::act(state, action, now, effects)
         || panels::act(state, action)
+        || replay::act(state, action)
     {
         return;
     }
@@ -101,7 +103,6 @@ pub(super) fn act(state: &mut State, action: Action, now: Instant, effects: &mut
         Action::Help => list::open_help(state),
         Action::Commands => completion::open_commands(state),
         Action::Thinking => state.conversation.toggle_thinking(),
-        Action::Source => commands::show_source(state, !state.conversation.shows_source()),
         // Done above.
         Action::NextPanel
         | Action::PreviousPanel
@@ -109,6 +110,7 @@ pub(super) fn act(state: &mut State, action: Action, now: Instant, effects: &mut
         | Action::HidePanels
         | Action::Tokens
         | Action::Token(_) => {}
+        Action::Source => commands::show_source(state, !state.conversation.shows_source()),
         Action::PageUp => scroll(state, |c| c.page(-1)),
         Action::PageDown => scroll(state, |c| c.page(1)),
         Action::ScrollUp => scroll(state, |c| c.scroll_by(-1)),
@@ -140,6 +142,7 @@ pub(super) fn act(state: &mut State, action: Action, now: Instant, effects: &mut
             state.composer.yank();
             typed(state, now);
         }
+        Action::Pause => replay::pause(state, effects),
     }
 }
 
@@ -151,6 +154,10 @@ pub(super) fn scroll(state: &mut State, by: impl FnOnce(&mut Conversation)) {
 pub(super) fn interrupt(state: &mut State, armed: Option<Instant>, now: Instant, effects: &mut Vec<Effect>) {
     if armed.is_some_and(|at| now < at + QUIT_WINDOW) {
         effects.push(Effect::Quit(Exit::Quit));
+        return;
+    }
+    if state.replay.is_some() || race::cancel_running(state, effects) {
+        state.quit_armed = Some(now);
         return;
     }
     state.overlay = None;

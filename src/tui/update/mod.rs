@@ -3,7 +3,7 @@
 //! Keys are in `keys`, commands in `commands`, the way of a message in `send`, what the engine reports in `engine`,
 //! lists to choose from and pages to read in `list`, the palette of commands in `completion`, what is said of the answers
 //! that follow in `settings`, themes in `looks`, another model in `models`, what is said and kept as a tree in `chats`,
-//! the mouse in `mouse`, copying in `copy`, panels in `panels`.
+//! races in `race`, recordings in `replay`, the mouse in `mouse`, copying in `copy`, panels in `panels`.
 
 mod chats;
 mod commands;
@@ -16,6 +16,8 @@ mod looks;
 mod models;
 mod mouse;
 mod panels;
+mod race;
+mod replay;
 mod send;
 mod settings;
 
@@ -37,6 +39,7 @@ pub fn update(state: &mut State, event: Event, now: Instant) -> Vec<Effect> {
             chats::type_into_list(state, &text, &mut effects);
             state.dirty = true;
         }
+        Event::Paste(_) if !state.context().types() && state.context() != Context::Message => {}
         Event::Paste(text) => {
             if !list::filter(state, &text) {
                 state.chats.selected = None;
@@ -61,6 +64,9 @@ pub fn update(state: &mut State, event: Event, now: Instant) -> Vec<Effect> {
         }
         Event::LogRead(result) => list::show_log(state, result),
         Event::Tick => on_tick(state, now, &mut effects),
+        Event::Race { number, event } => race::on_event(state, number, &event, &mut effects),
+        Event::Played(timed) => replay::played(state, *timed, now),
+        Event::PlayedAll => replay::over(state),
         Event::Mouse(mouse) => mouse::on_mouse(state, mouse, now, &mut effects),
         Event::Clipboard(outcome) => copy::on_outcome(state, outcome, &mut effects),
         Event::EngineLoaded(_)

@@ -26,7 +26,9 @@ pub fn model(state: &mut State, name: &str, effects: &mut Vec<Effect>) {
 }
 
 pub fn open(state: &mut State, name: String, effects: &mut Vec<Effect>) {
-    if is_possible(state) {
+    if state.models.open.as_ref() == Some(&name) && state.snapshot().is_some() {
+        state.hint = Some(format!("{} answers already", one_line(&name)));
+    } else if is_possible(state) {
         state.hint = Some(format!("{} is being loaded", one_line(&name)));
         state.models.opening = Some(name.clone());
         effects.push(Effect::OpenModel(name));
@@ -82,7 +84,8 @@ fn listed(state: &mut State, result: Result<Vec<ModelEntry>, String>) {
                 Item { id: entry.name.clone(), label: entry.name, detail }
             };
             let mut picker = Picker::new(Purpose::Model, "model", entries.into_iter().map(item).collect());
-            picker.choose(&open.unwrap_or_default());
+            picker.choose(open.as_deref().unwrap_or_default());
+            state.models.open = open;
             state.overlay = Some(Overlay::List(picker));
         }
     }
@@ -95,7 +98,7 @@ fn opened(
     now: Instant,
     effects: &mut Vec<Effect>,
 ) {
-    (state.models.opening, state.hint) = (None, None);
+    (state.models.open, state.hint) = (state.models.opening.take(), None);
     // What was set by hand stays.
     for parameter in Parameter::ALL.into_iter().filter(|parameter| !state.changed.contains(parameter)) {
         parameter.copy(&answers, &mut state.settings);
@@ -160,6 +163,8 @@ mod tests {
         let (snapshot, answers) = other();
         desk.event(Event::ModelOpened(snapshot, Box::new(answers)));
         assert_eq!(shown(&desk), ["one", "two", "three", "four", "other answers from now on."]);
+        assert_eq!(desk.send("/model other"), []);
+        assert_eq!(desk.state.hint.as_deref(), Some("other answers already"));
         // Its numbers hold, but for what was set by hand.
         let sampling = &desk.state.settings.sampling;
         assert_eq!((sampling.temperature, sampling.top_k), (0.6, 7));

@@ -32,6 +32,9 @@ fn wheel(state: &mut State, action: Action, direction: isize, now: Instant, effe
         Some(Overlay::List(_)) => {
             list::act(state, action, now, effects);
         }
+        Some(Overlay::Chats(_)) => {
+            chats::act(state, action, now, effects);
+        }
         Some(Overlay::Page(_)) => {
             for _ in 0..NOTCH {
                 list::act(state, action, now, effects);
@@ -42,7 +45,11 @@ fn wheel(state: &mut State, action: Action, direction: isize, now: Instant, effe
 }
 
 fn click(state: &mut State, at: Position) {
-    if matches!(state.overlay, Some(Overlay::List(_) | Overlay::Page(_))) {
+    if matches!(state.overlay, Some(Overlay::List(_) | Overlay::Page(_) | Overlay::Chats(_))) {
+        return;
+    }
+    if state.is_zoomed() {
+        state.panels.zoomed = false;
         return;
     }
     let layout = state.layout();

@@ -43,12 +43,14 @@ fn cycle(state: &mut State, step: isize) {
     show_token(state);
 }
 
-/// The open panel in the place of the conversation; where none is open, the first.
+/// The open panel in the place of the conversation; where none is open, the chart of the token that is looked at, or the
+/// first.
 fn zoom(state: &mut State) {
     match state.open_panel() {
         Some(_) => state.panels.zoomed = !state.panels.zoomed,
         None => {
-            state.overlay = Some(Overlay::Panel(panels::ALL[0]));
+            let panel = if state.token().is_some() { Panel::Latency } else { panels::ALL[0] };
+            state.overlay = Some(Overlay::Panel(panel));
             state.panels.zoomed = true;
         }
     }
@@ -62,13 +64,14 @@ fn hide(state: &mut State) {
     show_token(state);
 }
 
-/// Begins at the last token of the answer that is lowest in view; where none is in view, of the last one.
+/// Begins at the last token of the selected answer; else of the one that is lowest in view, or of the last one.
 fn enter_tokens(state: &mut State) {
     state.lay_out();
     let has_tokens = |block: &usize| state.conversation.blocks().get(*block).is_some_and(is_traced);
+    let selected = state.chats.selected.take().and_then(|id| state.conversation.block_of(id)).filter(has_tokens);
     let in_view = state.conversation.visible().iter().rev().map(|(block, _)| *block).find(has_tokens);
     let last = || (0..state.conversation.blocks().len()).rev().find(has_tokens);
-    let Some(block) = in_view.or_else(last) else {
+    let Some(block) = selected.or(in_view).or_else(last) else {
         state.hint = Some("no answer here has tokens to look at yet".to_owned());
         return;
     };

@@ -1,6 +1,6 @@
 //! Panels opened, zoomed and hidden, and the tokens of answers, key by key.
 
-use crossterm::event::KeyCode;
+use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
 use super::super::event::Event;
 use super::super::fixtures::{Desk, lane_change, snapshot};
@@ -160,6 +160,44 @@ fn the_reader_comes_back_to_the_newest_text() {
     desk.key(KeyCode::F(4));
     desk.key(KeyCode::Esc);
     assert!(!desk.state.conversation.is_following());
+}
+
+#[test]
+fn f3_shows_the_chosen_token_in_full() {
+    let mut desk = two_answers();
+    desk.event(Event::Resize { columns: 120, rows: 36 });
+    desk.key(KeyCode::F(4));
+    assert_eq!(open_panel(&desk), None, "the column has the chart");
+    desk.key(KeyCode::F(3));
+    assert_eq!((open_panel(&desk), desk.state.is_zoomed()), (Some(Panel::Latency), true));
+    desk.key(KeyCode::Left);
+    assert_eq!(token(&desk), Some((4, "Tiber, ", 10)));
+    desk.key(KeyCode::Esc);
+    assert_eq!((desk.state.is_zoomed(), desk.state.context()), (false, Context::Token));
+    desk.key(KeyCode::Esc);
+    assert_eq!((open_panel(&desk), desk.state.context()), (None, Context::Compose));
+}
+
+/// Another version of an answer takes its place, and when the first is shown again, its tokens are there.
+#[test]
+fn versions_of_an_answer_keep_their_tokens() {
+    let mut desk = two_answers();
+    let alt_up = KeyEvent::new(KeyCode::Up, KeyModifiers::ALT);
+    desk.event(Event::Key(alt_up));
+    desk.key(KeyCode::Char('r'));
+    desk.route();
+    desk.prefill(1000);
+    desk.wait(20);
+    desk.token("Elsewhere.");
+    desk.finish(FinishReason::Stop);
+    desk.key(KeyCode::F(4));
+    assert_eq!(token(&desk), Some((1, "Elsewhere.", 20)));
+    desk.key(KeyCode::Esc);
+    desk.event(Event::Key(alt_up));
+    desk.key(KeyCode::Left);
+    desk.key(KeyCode::F(4));
+    assert_eq!(token(&desk), Some((5, "inland. ", 70)));
+    assert_eq!(desk.state.chats.selected, None, "one thing is looked at");
 }
 
 #[test]

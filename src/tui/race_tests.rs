@@ -1,0 +1,255 @@
+//! The race on the screen: how it looks at three sizes, what keys do, and what is left of it in the conversation.
+
+use crossterm::event::KeyCode;
+use pretty_assertions::assert_eq;
+
+use super::conversation::Kind;
+use super::event::{Effect, Event};
+use super::fixtures::{ANSWER, Desk, decision, ms, snapshot, snapshot_with};
+use super::state::Overlay;
+use super::view::tests::screens;
+use crate::engine::{
+    FinishReason, Finished, GenerationEvent, LaneId, LaneState, PrefillProgress, Role, RoutingDecision, Timings, Token,
+    Usage,
+};
+use crate::ledger::EntryEnergy;
+use crate::race::{Plan, RaceEvent};
+
+const CPU: LaneId = LaneId::Cpu;
+const NPU: LaneId = LaneId::Npu;
+
+fn race(desk: &mut Desk, event: RaceEvent) -> Vec<Effect> {
+    let number = desk.state.races;
+    desk.event(Event::Race { number, event: Box::new(event) })
+}
+
+fn began(desk: &mut Desk, lane: LaneId) {
+    let at = desk.now;
+    race(desk, RaceEvent::Began { lane, round: 0, at });
+    let decision = RoutingDecision { lane, emulated: lane == NPU, ..decision() };
+    race(desk, RaceEvent::Answer { lane, event: GenerationEvent::Routed(decision) });
+    let progress = PrefillProgress { done: 40, total: 40, reused: 0 };
+    race(desk, RaceEvent::Answer { lane, event: GenerationEvent::PrefillProgress(progress) });
+}
+
+fn token(desk: &mut Desk, lane: LaneId, text: &str) {
+    let token = Token {
+        text: text.into(),
+        thinking: String::new(),
+        thinks: false,
+        tool_calls: Vec::new(),
+        id: 7,
+        logprobs: None,
+        at: desk.now,
+        lane,
+    };
+    race(desk, RaceEvent::Answer { lane, event: GenerationEvent::Token(token) });
+}
+
+fn finish(desk: &mut Desk, lane: LaneId, reason: FinishReason) {
+    let finished = Finished { reason, usage: Usage::default(), timings: Timings::default() };
+    race(desk, RaceEvent::Answer { lane, event: GenerationEvent::Finished(finished) });
+    let energy = EntryEnergy { reason: Some("no readable sensor".into()), ..EntryEnergy::default() };
+    race(desk, RaceEvent::Energy { lane, energy });
+}
+
+/// A lane's answer: the first token after 40 times `step`, then one for each step, with a stall in the middle.
+fn answer(desk: &mut Desk, lane: LaneId, words: usize, step: u64) {
+    began(desk, lane);
+    desk.wait(40 * step);
+    for (index, word) in ANSWER.split_inclusive(' ').take(words).enumerate() {
+        token(desk, lane, word);
+        desk.wait(if index == 5 { 3 * step } else { step });
+    }
+}
+
+/// The plan that was asked for.
+fn start(desk: &mut Desk, typed: &str) -> Plan {
+    let effects = desk.send(typed);
+    match effects.as_slice() {
+        [Effect::Race { plan, .. }] => (**plan).clone(),
+        effects => panic!("{effects:?}"),
+    }
+}
+
+const QUESTION: &str = "/race What is the capital of France?";
+
+fn running() -> Desk {
+    let mut desk = Desk::ready();
+    start(&mut desk, QUESTION);
+    answer(&mut desk, NPU, 60, 50);
+    finish(&mut desk, NPU, FinishReason::Stop);
+    answer(&mut desk, CPU, 20, 10);
+    desk
+}
+
+fn over() -> Desk {
+    let mut desk = Desk::ready();
+    start(&mut desk, QUESTION);
+    answer(&mut desk, NPU, 60, 50);
+    finish(&mut desk, NPU, FinishReason::Stop);
+    answer(&mut desk, CPU, 60, 10);
+    finish(&mut desk, CPU, FinishReason::Stop);
+    race(&mut desk, RaceEvent::Over { cancelled: false });
+    desk
+}
+
+#[test]
+fn a_race_that_runs() {
+    screens("race_running", running);
+}
+
+#[test]
+fn a_race_that_is_over() {
+    screens("race_over", over);
+}
+
+#[test]
+fn a_race_with_a_lane_that_fails() {
+    screens("race_failed", || {
+        let mut desk = Desk::ready();
+        start(&mut desk, QUESTION);
+        began(&mut desk, NPU);
+        finish(&mut desk, NPU, FinishReason::Error("QNN error 1100, device lost".into()));
+        answer(&mut desk, CPU, 60, 10);
+        finish(&mut desk, CPU, FinishReason::Stop);
+        race(&mut desk, RaceEvent::Over { cancelled: false });
+        desk
+    });
+}
+
+#[test]
+fn the_race_is_left_with_the_winner_s_answer_in_the_conversation() {
+    let mut desk = over();
+    desk.key(KeyCode::Enter);
+    assert!(desk.state.overlay.is_none() && desk.state.race.is_none());
+    let messages = desk.state.conversation.messages();
+    assert_eq!(messages.len(), 2);
+    assert_eq!((messages[0].role, messages[0].content.as_str()), (Role::User, "What is the capital of France?"));
+    assert!(ANSWER.starts_with(messages[1].content.trim_end()), "{}", messages[1].content);
+    let blocks = desk.state.conversation.blocks();
+    let Kind::Answer(header) = &blocks[1].kind else { panic!() };
+    assert_eq!((header.lane, header.ttft), (Some(CPU), Some(ms(400))));
+    let notice = blocks[2].shown();
+    assert!(notice.starts_with("Race: npu emulated 2.00 s, "), "{notice}");
+    assert!(notice.contains("cpu gives 5.0x the tokens per second of npu"), "{notice}");
+    assert!(notice.contains("The lanes ran one after the other"), "{notice}");
+    // The conversation goes on behind it.
+    let effects = desk.send("And of Italy?");
+    let [Effect::Submit(request)] = effects.as_slice() else { panic!("{effects:?}") };
+    assert_eq!(request.messages.len(), 3);
+    assert!(!request.fresh);
+}
+
+#[test]
+fn tab_chooses_whose_answer_is_kept() {
+    let mut desk = over();
+    desk.key(KeyCode::Tab);
+    desk.key(KeyCode::Esc);
+    let Kind::Answer(header) = &desk.state.conversation.blocks()[1].kind else { panic!() };
+    assert_eq!((header.lane, header.emulated, header.ttft), (Some(NPU), true, Some(ms(2000))));
+}
+
+#[test]
+fn without_a_text_the_last_message_is_raced_and_the_conversation_keeps_its_answer() {
+    let mut desk = Desk::ready();
+    desk.stream();
+    desk.finish(FinishReason::Stop);
+    let plan = start(&mut desk, "/race");
+    assert_eq!(plan.start.prompt, "What is the capital of France, and why there?");
+    assert_eq!(plan.request.messages.len(), 1);
+    assert!(plan.request.fresh);
+    race(&mut desk, RaceEvent::Over { cancelled: false });
+    desk.key(KeyCode::Enter);
+    let kinds: Vec<_> = desk.state.conversation.blocks().iter().map(|block| block.kind.clone()).collect();
+    assert!(matches!(kinds.as_slice(), [Kind::User, Kind::Answer(_), Kind::Notice(_)]), "{kinds:?}");
+}
+
+#[test]
+fn escape_cancels_and_then_leaves() {
+    let mut desk = running();
+    assert!(desk.key(KeyCode::Esc).contains(&Effect::CancelRace));
+    assert!(matches!(desk.state.overlay, Some(Overlay::Race)));
+    // What still comes of it changes nothing.
+    token(&mut desk, CPU, "late");
+    assert!(!desk.state.race.as_ref().unwrap().race.racers[1].shown().unwrap().text.contains("late"));
+    desk.key(KeyCode::Esc);
+    assert!(desk.state.race.is_none());
+    let notice = desk.state.conversation.blocks().last().unwrap().shown().to_owned();
+    assert!(notice.contains("The race was cancelled before two lanes were done."), "{notice}");
+    // An old race's reports do not reach a new one.
+    start(&mut desk, QUESTION);
+    desk.event(Event::Race { number: 1, event: Box::new(RaceEvent::Over { cancelled: false }) });
+    assert!(!desk.state.race.as_ref().unwrap().is_over());
+    // Ctrl-C cancels, too, and twice it quits.
+    assert!(desk.ctrl('c').contains(&Effect::CancelRace));
+    assert!(matches!(desk.ctrl('c').as_slice(), [Effect::Quit(_)]));
+}
+
+#[test]
+fn nothing_is_typed_or_pasted_into_a_race() {
+    let mut desk = running();
+    desk.type_text("hello");
+    desk.event(Event::Paste("pasted".into()));
+    assert!(desk.state.composer.is_empty() && matches!(desk.state.overlay, Some(Overlay::Race)));
+}
+
+#[test]
+fn what_stands_in_the_way_of_a_race_is_said() {
+    let mut desk = Desk::ready();
+    assert!(desk.send("/race").is_empty());
+    assert_eq!(desk.state.hint.as_deref(), Some("there is no message to race with; /race TEXT asks one"));
+    desk.ctrl('u');
+    desk.stream();
+    desk.send("/race again");
+    assert!(desk.state.hint.as_ref().unwrap().contains("an answer is running"));
+    let mut alone = Desk::ready();
+    alone.event(Event::Snapshot(snapshot_with(LaneState::Absent { reason: "no NPU here".into() })));
+    alone.send("/race hi");
+    let said = alone.state.conversation.blocks().last().unwrap().shown().to_owned();
+    assert_eq!(said, "a race is between two lanes at least, and only cpu can run (npu: no NPU here)");
+}
+
+#[test]
+fn lanes_that_share_no_cores_run_side_by_side() {
+    let mut desk = Desk::ready();
+    let mut hardware = snapshot();
+    hardware.lanes[0].emulated = false;
+    desk.event(Event::Snapshot(hardware));
+    let plan = start(&mut desk, QUESTION);
+    assert_eq!(plan.start.order, crate::race::Order::SideBySide);
+}
+
+/// Sizes from nothing to large, in all states, without a panic.
+#[test]
+fn every_size() {
+    for make in [running, over, || {
+        let mut desk = Desk::ready();
+        start(&mut desk, QUESTION);
+        desk
+    }] {
+        for (columns, rows) in [(1, 1), (2, 2), (10, 3), (20, 5), (39, 8), (60, 10), (99, 18), (100, 16), (300, 100)] {
+            let mut desk = make();
+            desk.event(Event::Resize { columns, rows });
+            super::view::tests::render(&mut desk, columns, rows);
+            desk.key(KeyCode::PageUp);
+            desk.key(KeyCode::PageDown);
+            super::view::tests::render(&mut desk, columns, rows);
+        }
+    }
+}
+
+#[test]
+fn a_long_text_can_be_scrolled_and_no_further_than_it_is() {
+    let mut desk = over();
+    let draw = |desk: &mut Desk| super::view::tests::text(&super::view::tests::render(desk, 50, 15));
+    let first = draw(&mut desk);
+    for _ in 0..50 {
+        desk.key(KeyCode::Down);
+    }
+    let last = draw(&mut desk);
+    assert!(first != last);
+    desk.key(KeyCode::PageUp);
+    desk.key(KeyCode::PageUp);
+    assert_eq!(draw(&mut desk), first);
+}

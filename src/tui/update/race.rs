@@ -1,0 +1,152 @@
+//! What `/race` does, what keys do while a race is on the screen, and what is left of it in the conversation.
+
+use std::time::Instant;
+
+use crate::engine::{ChatMessage, Role};
+use crate::race::table::lines;
+use crate::race::verdict::sentences;
+use crate::race::{self, RaceEvent, Wishes};
+
+use super::super::answer::Answer;
+use super::super::composer::Draft;
+use super::super::conversation::{Kind, Level};
+use super::super::event::{Effect, Event};
+use super::super::keys::Action;
+use super::super::race::RaceScreen;
+use super::super::state::{Overlay, State};
+use super::super::text::sanitize::{one_line, sanitize};
+use super::{chats, engine};
+
+/// Races the lanes with a new message, or with the last one.
+pub(super) fn begin(state: &mut State, text: &str, effects: &mut Vec<Effect>) {
+    if state.busy() {
+        state.hint = Some("an answer is running; Esc cancels it, and then there can be a race".to_owned());
+        return;
+    }
+    let Some(snapshot) = state.snapshot().cloned() else {
+        state.hint = Some("there is no engine to race with yet".to_owned());
+        return;
+    };
+    let mut turns = state.conversation.messages_above(usize::MAX);
+    let asks = !text.is_empty();
+    if asks {
+        turns.push(ChatMessage::new(Role::User, text));
+    } else if let Some(last) = turns.iter().rposition(|message| message.role == Role::User) {
+        turns.truncate(last + 1);
+    } else {
+        state.hint = Some("there is no message to race with; /race TEXT asks one".to_owned());
+        return;
+    }
+    let wishes = Wishes { rounds: 1, ..Wishes::default() };
+    match race::plan(state.settings.request(turns), &wishes, &snapshot) {
+        Ok(plan) => {
+            state.composer.take();
+            state.races += 1;
+            state.race = Some(RaceScreen::new(state.races, plan.start.clone(), asks));
+            state.overlay = Some(Overlay::Race);
+            effects.push(Effect::Race { number: state.races, plan: Box::new(plan) });
+        }
+        Err(error) => {
+            state.conversation.add(Kind::Notice(Level::Warning), &sanitize(&error.to_string()));
+            state.conversation.follow();
+        }
+    }
+}
+
+/// A report of the race with this number.
+pub(super) fn on_event(state: &mut State, number: u64, event: &RaceEvent, effects: &mut Vec<Effect>) {
+    let Some(screen) = state.race.as_mut().filter(|screen| screen.number == number && !screen.is_over()) else {
+        return;
+    };
+    screen.race.note(event);
+    screen.follow();
+    state.dirty = true;
+    if matches!(event, RaceEvent::Over { .. }) {
+        screen.scroll = 0;
+        effects.push(Effect::RefreshSnapshot);
+    }
+}
+
+/// Whether the race on the screen takes the action.
+pub(super) fn act(state: &mut State, action: Action, now: Instant, effects: &mut Vec<Effect>) -> bool {
+    if !matches!(state.overlay, Some(Overlay::Race)) {
+        return false;
+    }
+    let page = usize::from(state.rows / 2).max(1);
+    let Some(screen) = &mut state.race else { return false };
+    // While it runs, the end of a text is in view; when it is over, the beginning.
+    let (up, down) = if screen.is_over() { (-1, 1) } else { (1, -1) };
+    let by = |screen: &mut RaceScreen, rows: usize, sign: isize| {
+        screen.scroll = screen.scroll.saturating_add_signed(rows as isize * sign);
+    };
+    match action {
+        Action::Up | Action::ScrollUp => by(screen, 1, up),
+        Action::Down | Action::ScrollDown => by(screen, 1, down),
+        Action::PageUp => by(screen, page, up),
+        Action::PageDown => by(screen, page, down),
+        Action::NextPanel => screen.turn(1),
+        Action::PreviousPanel => screen.turn(-1),
+        // A race that is played again runs to its end.
+        Action::Escape if !screen.is_over() && state.replay.is_some() => {}
+        Action::Escape if !screen.is_over() => cancel(state, effects),
+        Action::Escape | Action::Send if screen.is_over() => close(state, now, effects),
+        Action::Suspend | Action::Repaint => return false,
+        Action::DeleteOrQuit => return false,
+        _ => {}
+    }
+    true
+}
+
+/// Ends a running race; what came so far stays on the screen. False where none runs.
+pub(super) fn cancel_running(state: &mut State, effects: &mut Vec<Effect>) -> bool {
+    let runs = state.replay.is_none() && state.race.as_ref().is_some_and(|screen| !screen.is_over());
+    if runs {
+        cancel(state, effects);
+    }
+    runs
+}
+
+fn cancel(state: &mut State, effects: &mut Vec<Effect>) {
+    let Some(screen) = &mut state.race else { return };
+    screen.race.note(&RaceEvent::Over { cancelled: true });
+    screen.follow();
+    screen.scroll = 0;
+    effects.extend([Effect::CancelRace, Effect::RefreshSnapshot]);
+}
+
+/// Leaves the race: what was asked and the answer of the lane that the reader looks at become part of the conversation,
+/// with the numbers of all lanes below them.
+pub(super) fn close(state: &mut State, now: Instant, effects: &mut Vec<Effect>) {
+    state.overlay = None;
+    let Some(screen) = state.race.take() else { return };
+    let race = &screen.race;
+    let kept = screen.focused().and_then(|racer| racer.done().last()).filter(|_| screen.asks);
+    if let Some(run) = kept {
+        // As if it had been asked for alone.
+        state.chats.redo = None;
+        let block = chats::begin(state, &Draft::from(race.start.prompt.as_str()), race.start.model.clone(), effects);
+        state.answer = Some(Answer::new(block, run.began));
+        state.bill = None;
+        for event in &run.events {
+            engine::on_event(state, Event::Generation(event.clone()), now, effects);
+        }
+    }
+    let level = if race.over == Some(false) { Level::Info } else { Level::Warning };
+    state.conversation.add(Kind::Notice(level), &summary(&screen));
+    state.conversation.follow();
+}
+
+/// `race: cpu 41 ms, 128.4 tokens/s; npu emulated 96 ms, 21.4 tokens/s`, and the verdict.
+fn summary(screen: &RaceScreen) -> String {
+    let race = &screen.race;
+    let each = lines(race).into_iter().map(|line| {
+        let name = format!("{}{}", line.lane, if line.emulated { " emulated" } else { "" });
+        match (&line.cells[0].text, &line.cells[1].text) {
+            (Some(first), Some(rate)) => format!("{name} {first}, {rate} tokens/s"),
+            _ => format!("{name} {}", line.state),
+        }
+    });
+    let numbers = each.collect::<Vec<_>>().join("; ");
+    let verdict = sentences(race).iter().map(|sentence| one_line(sentence)).collect::<Vec<_>>().join(" ");
+    format!("Race: {numbers}.\n{verdict}")
+}
