@@ -1,5 +1,6 @@
 //! Settings: what a person wrote into `config.toml`, checked, with defaults for the rest.
 
+mod editing;
 mod keys;
 mod remote;
 mod screen;
@@ -11,6 +12,7 @@ use serde::{Deserialize, Deserializer};
 
 use crate::model::ProviderOptions;
 
+pub use editing::Editing;
 pub use keys::{Chords, KeySetting, KeySettings};
 pub use remote::{Privacy, RemotePlace, RemoteSettings};
 pub use screen::{Colours, Pace, Panels, ScreenSettings, Unicode};
@@ -44,6 +46,10 @@ pub struct Settings {
     pub save: Option<bool>,
     /// The name of a colour theme.
     pub theme: Option<String>,
+    /// Whose keys edit what is typed: "emacs" or "vim".
+    pub editing: Editing,
+    /// Whether messages sent are kept for the chat's history in later sessions; by default they are.
+    pub history: Option<bool>,
     pub keys: KeySettings,
     pub screen: ScreenSettings,
     pub npu: NpuSettings,
@@ -155,6 +161,15 @@ mod tests {
             (settings.threads, settings.max_tokens, settings.think, settings.theme.as_deref()),
             (NonZeroUsize::new(3), NonZeroUsize::new(64), Some(false), Some("mono"))
         );
+    }
+
+    #[test]
+    fn editing_is_emacs_or_vim() {
+        assert_eq!(parse("").unwrap().editing, Editing::Emacs);
+        let settings = parse("editing = 'vim'\nhistory = false").unwrap();
+        assert_eq!((settings.editing, settings.history), (Editing::Vim, Some(false)));
+        let error = parse("editing = 'vi'").unwrap_err().to_string();
+        assert!(error.contains("unknown variant `vi`, expected `emacs` or `vim`"), "{error}");
     }
 
     #[test]

@@ -80,6 +80,11 @@ impl Paths {
         self.data.join("ledger.jsonl")
     }
 
+    /// Messages sent in the chat, a line each.
+    pub fn history_file(&self) -> PathBuf {
+        self.data.join("history.jsonl")
+    }
+
     /// Conversations, a file each.
     pub fn chats(&self) -> PathBuf {
         self.data.join("chats")

@@ -31,6 +31,9 @@ pub fn run(keep: &KeepArgs, recording: &RecordArgs, args: &ChatArgs) -> anyhow::
         answers,
         server: None,
         theme: settings.theme,
+        editing: settings.editing,
+        // Who keeps no conversations keeps no words of them, either.
+        history: (chats.saves && settings.history.unwrap_or(true)).then(|| paths.history_file()),
         keys: settings.keys,
         themes: paths.themes(),
         screen: settings.screen,

@@ -27,6 +27,8 @@ pub fn run(args: &ReplayArgs) -> anyhow::Result<ExitCode> {
         },
         server: None,
         models: None,
+        editing: settings.editing,
+        history: None,
         chats: None,
         keys: settings.keys.clone(),
         theme: settings.theme.clone(),

@@ -308,6 +308,12 @@ impl Engine {
         Ok(prompt::tokenize(&self.inner.folder, messages, PromptOptions::default())?)
     }
 
+    /// Tokens of a text by itself, with no template around it.
+    pub fn count_tokens(&self, text: &str) -> Result<usize, EngineError> {
+        let tokens = self.inner.folder.tokenizer.encode(text).map_err(PromptError::from)?;
+        Ok(tokens.len())
+    }
+
     fn ask(&self, request: Asked) -> GenerationStream {
         let (events, stream) = unbounded_channel();
         if let Some(submissions) = &self.inner.submissions {

@@ -13,6 +13,10 @@ pub trait Backend: Send + Sync {
     }
     /// Called on a thread of its own; may take as long as the tokenizer needs.
     fn preview(&self, request: &ChatRequest) -> Result<RoutingDecision, String>;
+    /// Tokens of a text, where this side has the tokenizer. Called as `preview` is.
+    fn count_tokens(&self, _text: &str) -> Option<usize> {
+        None
+    }
     /// Returns at once. Dropping the stream cancels the answer.
     fn submit(&self, request: ChatRequest) -> GenerationStream;
 }
@@ -56,6 +60,10 @@ impl Backend for Engine {
 
     fn preview(&self, request: &ChatRequest) -> Result<RoutingDecision, String> {
         Self::preview(self, request).map_err(|error| error.to_string())
+    }
+
+    fn count_tokens(&self, text: &str) -> Option<usize> {
+        Self::count_tokens(self, text).ok()
     }
 
     fn submit(&self, request: ChatRequest) -> GenerationStream {

@@ -2,7 +2,7 @@
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::{Position, Rect};
-use ratatui::text::Line;
+use ratatui::text::{Line, Span};
 
 use super::chats;
 use super::consent::{self, Gate};
@@ -12,6 +12,8 @@ use super::panels;
 use super::skin::{Skin, Text, width};
 use super::state::{EngineState, State};
 use super::text::sanitize::one_line;
+use super::text::wrap;
+use crate::engine::RoutingDecision;
 
 /// Draws the typed lines around the cursor and returns where the cursor stands.
 pub fn draw(state: &mut State, skin: &Skin, area: Rect, buffer: &mut Buffer) -> Option<Position> {
@@ -28,7 +30,9 @@ pub fn draw(state: &mut State, skin: &Skin, area: Rect, buffer: &mut Buffer) -> 
     // On a screen too narrow for a margin the text takes all of it.
     let margin = if area.width > COMPOSER_MARGIN { margin } else { 0 };
     if margin > 0 {
-        buffer.set_line(area.x + 1, area.y, &Line::from(skin.styled(skin.theme.accent, skin.glyphs.prompt)), 1);
+        // A small screen has no other place to say which mode it is.
+        let sign = if state.composer.is_normal() { ":" } else { skin.glyphs.prompt };
+        buffer.set_line(area.x + 1, area.y, &Line::from(skin.styled(skin.theme.accent, sign)), 1);
     }
     let room = area.width - margin;
     if state.composer.is_empty() {
@@ -36,11 +40,26 @@ pub fn draw(state: &mut State, skin: &Skin, area: Rect, buffer: &mut Buffer) -> 
         buffer.set_line(area.x + margin, area.y, &skin.fit(placeholder, room.into()), room);
     }
     for (y, line) in (area.y..area.bottom()).zip(&lines) {
-        let text = format!("{}{}", " ".repeat(line.indent), &state.composer.text()[line.start..line.end]);
-        buffer.set_line(area.x + margin, y, &Line::from(skin.plain(text)), room);
+        buffer.set_line(area.x + margin, y, &typed_line(state, skin, *line), room);
     }
     let x = (area.x + margin).saturating_add(column as u16).min(area.right() - 1);
     Some(Position::new(x, area.y + (row - first) as u16))
+}
+
+/// A line of what is typed; labels of pastes and files stand out.
+fn typed_line(state: &State, skin: &Skin, line: wrap::Line) -> Text {
+    let text = state.composer.text();
+    let mut spans = vec![Span::raw(" ".repeat(line.indent))];
+    let mut at = line.start;
+    for unit in state.composer.draft().units() {
+        let range = unit.range();
+        let (start, end) = (range.start.clamp(at, line.end), range.end.clamp(at, line.end));
+        spans.extend([skin.plain(&text[at..start]), skin.styled(skin.theme.accent, &text[start..end])]);
+        at = end;
+    }
+    spans.push(skin.plain(&text[at..line.end]));
+    spans.retain(|span| !span.content.is_empty());
+    Line::from(spans)
 }
 
 fn placeholder(state: &State) -> String {
@@ -91,9 +110,9 @@ fn hints(state: &State, skin: &Skin, layout: &Layout, columns: usize) -> Text {
             chat(Action::Interrupt, "twice: leave"),
             chat(Action::Help, "help"),
         ]
-    } else if state.completion.is_open() {
+    } else if state.completion.is_open() || state.writing.offers() {
         [
-            key(Context::List, Action::Choose, "run"),
+            key(Context::List, Action::Choose, if state.writing.offers() { "attach" } else { "run" }),
             key(Context::List, Action::Complete, "complete"),
             chat(Action::Escape, "close"),
             None,
@@ -109,11 +128,22 @@ fn hints(state: &State, skin: &Skin, layout: &Layout, columns: usize) -> Text {
             chat(Action::Help, "help"),
         ]
     };
-    let mut line = Line::default();
+    let mut line = vi_mode(state, skin);
     for (key, what) in keys.into_iter().flatten() {
         if width(&line) + key.len() + what.len() + 6 <= columns {
             line.spans.extend([skin.plain(format!("   {key}")), skin.dim(format!(" {what}"))]);
         }
+    }
+    line
+}
+
+/// vi's mode, and what was typed of a command.
+fn vi_mode(state: &State, skin: &Skin) -> Text {
+    let Some(vi) = state.composer.vi() else { return Line::default() };
+    let mode = if state.composer.is_normal() { "normal" } else { "insert" };
+    let mut line = Line::from(skin.styled(skin.theme.strong, format!("   {mode}")));
+    if !vi.keys().is_empty() {
+        line.push_span(skin.plain(format!(" {}", one_line(vi.keys()))));
     }
     line
 }
@@ -137,11 +167,16 @@ pub fn message(state: &State, skin: &Skin) -> Option<Text> {
 fn preview(state: &State, skin: &Skin) -> Text {
     let spans = match &state.preview.shown {
         Some(Ok(decision)) if !state.busy() => {
-            let mut spans = vec![
-                skin.number(decision.prompt_tokens.to_string()),
-                skin.dim(if decision.prompt_tokens == 1 { " token, would run on " } else { " tokens, would run on " }),
-                skin.styled(skin.theme.lane, decision.lane.name()),
-            ];
+            let (count, limit) = (decision.prompt_tokens, decision.context_limit);
+            let room = Room::of(decision);
+            let style = match room {
+                Room::Enough => skin.theme.number,
+                Room::Little => skin.theme.warning,
+                Room::None | Room::TooLong => skin.theme.error,
+            };
+            let mut spans = vec![skin.styled(style, count.to_string()), skin.dim(format!(" of {limit} tokens"))];
+            spans.extend(room.word().map(|word| skin.styled(style, format!(", {word}"))));
+            spans.extend([skin.dim(", would run on "), skin.styled(skin.theme.lane, decision.lane.name())]);
             if decision.emulated {
                 spans.push(skin.styled(skin.theme.warning, " emulated"));
             }
@@ -154,4 +189,68 @@ fn preview(state: &State, skin: &Skin) -> Text {
         _ => Vec::new(),
     };
     Line::from(spans)
+}
+
+/// How much of the lane's context is left for an answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Room {
+    Enough,
+    Little,
+    /// Old turns are left out.
+    None,
+    /// The message alone does not fit.
+    TooLong,
+}
+
+impl Room {
+    fn of(decision: &RoutingDecision) -> Self {
+        let (count, limit) = (decision.prompt_tokens, decision.context_limit);
+        let alone = decision.parts.map_or(0, |parts| parts.system + parts.message);
+        match limit {
+            0 => Self::Enough, // not known
+            _ if alone >= limit => Self::TooLong,
+            _ if count >= limit => Self::None,
+            // Less than a tenth, or less than the answer is expected to take.
+            _ if decision.needed_tokens > limit || limit - count < limit / 10 => Self::Little,
+            _ => Self::Enough,
+        }
+    }
+
+    fn word(self) -> Option<&'static str> {
+        match self {
+            Self::Enough => None,
+            Self::Little => Some("nearly full"),
+            Self::None => Some("over: old turns go"),
+            Self::TooLong => Some("too long"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fixtures::decision;
+    use super::*;
+    use crate::engine::PromptParts;
+
+    #[test]
+    fn a_warning_comes_before_the_context_is_full() {
+        let room = |prompt_tokens, context_limit| {
+            Room::of(&RoutingDecision {
+                prompt_tokens,
+                needed_tokens: prompt_tokens + 100,
+                context_limit,
+                ..decision()
+            })
+        };
+        assert_eq!(room(100, 500), Room::Enough);
+        assert_eq!(room(400, 500), Room::Enough);
+        assert_eq!(room(401, 500), Room::Little);
+        assert_eq!(room(7201, 8000), Room::Little);
+        assert_eq!(room(7200, 8000), Room::Enough);
+        assert_eq!(room(500, 500), Room::None);
+        assert_eq!(room(500, 0), Room::Enough);
+        let parts = PromptParts { system: 30, history: 0, message: 470 };
+        let alone = RoutingDecision { prompt_tokens: 500, context_limit: 500, parts: Some(parts), ..decision() };
+        assert_eq!(Room::of(&alone), Room::TooLong);
+    }
 }

@@ -3,6 +3,7 @@
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -17,8 +18,10 @@ use crate::recording::Recording;
 use super::backend::{Backend, Models, OpenedModel, RefusedModel};
 use super::chats::{ChatOptions, Shelf, Wish};
 use super::clipboard::Clipboard;
+use super::errands::Errands;
 use super::event::{Effect, Event, Exit, SuspendedBy};
 use super::frames::FrameLimiter;
+use super::input::Pause;
 use super::race::{self, RunningRace};
 use super::record::ScreenRecorder;
 use super::replay::Player;
@@ -27,7 +30,7 @@ use super::state::State;
 use super::switch::{Switch, Switcher};
 use super::terminal::{self, Screen};
 use super::update::update;
-use super::{Load, Sample, input, platform, view};
+use super::{Load, Sample, editor, input, platform, view};
 
 /// Between two looks at the machine.
 const SAMPLE_PERIOD: Duration = Duration::from_secs(1);
@@ -54,6 +57,8 @@ struct Driver {
     stream: Option<GenerationStream>,
     switcher: Switcher,
     books: Option<Books>,
+    errands: Errands,
+    pause: Pause,
     /// The running answer's.
     tab: Option<Tab>,
     recorder: Option<ScreenRecorder>,
@@ -73,6 +78,8 @@ pub struct Sources {
     pub sample: Option<Sample>,
     pub books: Option<Books>,
     pub chats: Option<ChatOptions>,
+    /// Where what was sent is kept for later sessions.
+    pub history: Option<PathBuf>,
     pub recorder: Option<ScreenRecorder>,
     /// Played in place of an engine, with its speed.
     pub recording: Option<(Recording, f64)>,
@@ -92,8 +99,9 @@ pub fn run(state: State, skin: Skin, sources: Sources) -> io::Result<Exit> {
     )?;
     let screen = Screen::enter(&state.log_file, state.mouse)?;
     let (keys, open) = (sender.clone(), sender.clone());
-    input::spawn(move |event| keys.send(Message::Event(event)).is_ok(), move || !open.is_closed())?;
-    let Sources { load, models, sample, books, chats, recorder, recording } = sources;
+    let pause = Pause::default();
+    input::spawn(pause.clone(), move |event| keys.send(Message::Event(event)).is_ok(), move || !open.is_closed())?;
+    let Sources { load, models, sample, books, chats, history, recorder, recording } = sources;
     let played = sender.clone();
     let player = recording.map(|(recording, speed)| {
         Player::start(recording, speed, move |event| {
@@ -120,6 +128,8 @@ pub fn run(state: State, skin: Skin, sources: Sources) -> io::Result<Exit> {
         stream: None,
         switcher: Switcher::new(models),
         books,
+        errands: Errands::new(events(&sender), history)?,
+        pause,
         tab: None,
         recorder,
         race: None,
@@ -162,6 +172,14 @@ fn wait_for(loader: &JoinHandle<()>) {
     let start = Instant::now();
     while !loader.is_finished() && start.elapsed() < LOADER_PATIENCE {
         std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// For threads that know nothing of the driver.
+fn events(sender: &UnboundedSender<Message>) -> impl Fn(Event) + Clone + Send + 'static {
+    let sender = sender.clone();
+    move |event| {
+        let _ = sender.send(Message::Event(event));
     }
 }
 
@@ -358,6 +376,15 @@ impl Driver {
                     self.observe(&snapshot);
                     return self.handle(Event::Snapshot(snapshot));
                 }
+            }
+            Effect::CountTokens(inset) => self.errands.count(self.backend.as_ref(), inset)?,
+            Effect::ListFolder(folder) => self.errands.list(folder)?,
+            Effect::ReadFile(mentioned) => self.errands.read(mentioned)?,
+            Effect::Remember(message) => self.errands.remember(message),
+            Effect::Edit(text) => {
+                let result = editor::edit_on(&mut self.screen, &self.pause, &text);
+                self.state.dirty = true;
+                return self.handle(Event::Edited(result));
             }
             Effect::TakeMouse(on) => self.screen.take_mouse(on)?,
             Effect::Copy(text) => {

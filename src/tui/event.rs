@@ -2,6 +2,8 @@
 //!
 //! `update` turns the first into the second; the driver alone performs effects.
 
+use std::sync::Arc;
+
 use crossterm::event::KeyEvent;
 
 use crate::bill::Bill;
@@ -10,9 +12,11 @@ use crate::race::{Plan, RaceEvent};
 use crate::recording::Timed;
 use crate::telemetry::device::DeviceSample;
 
+use super::attach::{AttachError, FileText};
 use super::backend::ModelEntry;
 use super::chats::{News, Wish};
 use super::clipboard::Outcome;
+use super::composer::Inset;
 
 #[derive(Debug, Clone)]
 pub enum Event {
@@ -61,6 +65,27 @@ pub enum Event {
     Played(Box<Timed>),
     /// There is no line left.
     PlayedAll,
+    /// Tokens of a paste or a file, by the number of its inset.
+    Counted {
+        id: u64,
+        tokens: usize,
+    },
+    /// What lies in and below a folder.
+    FolderListed {
+        folder: String,
+        paths: Vec<String>,
+    },
+    /// A file that the composer's text names, or why there is no text of it.
+    FileRead {
+        mentioned: String,
+        result: Result<FileText, AttachError>,
+    },
+    /// What earlier sessions sent, the oldest first.
+    HistoryLoaded(Vec<String>),
+    /// The history cannot be read or written; comes once.
+    HistoryLost(String),
+    /// What a person left in their editor.
+    Edited(Result<String, String>),
     /// What the disk says of kept conversations.
     Chats(News),
     /// The end of the log file, or why it cannot be read.
@@ -118,6 +143,16 @@ pub enum Effect {
     CancelRace,
     /// Stop playing the recording, or go on.
     PauseReplay(bool),
+    /// Count the tokens of a paste or a file, off this thread; answered by `Event::Counted` where they can be counted.
+    CountTokens(Arc<Inset>),
+    /// List a folder, off this thread; answered by `Event::FolderListed`.
+    ListFolder(String),
+    /// Read a file that the composer's text names, off this thread; answered by `Event::FileRead`.
+    ReadFile(String),
+    /// Append a message to the history of all sessions.
+    Remember(String),
+    /// Lend the terminal to the reader's editor; answered by `Event::Edited`.
+    Edit(String),
     /// Read the engine's state; answered by `Event::Snapshot`.
     RefreshSnapshot,
     /// Copy a text to the clipboard that the reader has; answered by `Event::Clipboard`.

@@ -25,6 +25,8 @@ use super::update::update;
 /// A state with its own clock.
 pub struct Desk {
     pub state: State,
+    /// What the history was given, which most tests have nothing to do with.
+    pub remembered: Vec<String>,
     pub now: Instant,
     /// What happens is recorded, as the driver does it.
     pub recorder: Option<ScreenRecorder>,
@@ -47,7 +49,7 @@ impl Desk {
             allow_remote: false,
         };
         let state = State::new(settings, "/example/ortalk.log".into(), now);
-        Self { state, now, recorder: None }
+        Self { state, remembered: Vec::new(), now, recorder: None }
     }
 
     pub fn ready() -> Self {
@@ -59,8 +61,15 @@ impl Desk {
 
     pub fn event(&mut self, event: Event) -> Vec<Effect> {
         self.recorder.iter_mut().for_each(|recorder| recorder.note(&event, self.now));
-        let effects = update(&mut self.state, event, self.now);
+        let mut effects = update(&mut self.state, event, self.now);
         self.recorder.iter_mut().for_each(|recorder| recorder.note_effects(&effects, &self.state, self.now));
+        effects.retain(|effect| match effect {
+            Effect::Remember(message) => {
+                self.remembered.push(message.clone());
+                false
+            }
+            _ => true,
+        });
         effects
     }
 

@@ -76,6 +76,12 @@ pub enum Action {
     Yank,
     /// Stop playing the recording, or go on.
     Pause,
+    Undo,
+    Redo,
+    /// A list of the messages sent before.
+    History,
+    /// Edit what is typed with the reader's own editor.
+    Editor,
     /// Take the chosen row.
     Choose,
     /// Put the chosen row into what is typed, and do no more.
@@ -262,6 +268,10 @@ pub const BINDINGS: &[Binding] = &[
     bind(Action::Kill(Motion::WordRight), &[alt(KeyCode::Char('d'))], "", ""),
     bind(Action::Kill(Motion::LineStart), &[ctrl('u')], "Ctrl-U", "cut to the start of the line"),
     bind(Action::Kill(Motion::LineEnd), &[ctrl('k')], "Ctrl-K", "cut to the end of the line"),
+    bind(Action::Undo, &[ctrl('_')], "Ctrl-_", "undo"),
+    bind(Action::Redo, &[alt(KeyCode::Char('_')), alt(KeyCode::Char('-'))], "Alt-_", "redo"),
+    bind(Action::History, &[ctrl('r')], "Ctrl-R", "search the messages sent before"),
+    bind(Action::Editor, &[ctrl('g')], "Ctrl-G", "edit in VISUAL or EDITOR"),
     bind(Action::Yank, &[ctrl('y')], "Ctrl-Y", "put back what was cut"),
     in_list(Action::Choose, &[plain(KeyCode::Enter)], "Enter", "take the chosen row"),
     in_list(Action::Complete, &[plain(KeyCode::Tab)], "Tab", "complete what is typed"),

@@ -5,6 +5,7 @@
 //! It knows no ONNX Runtime: everything about models comes from a [`Backend`].
 
 mod answer;
+mod attach;
 mod backend;
 mod block;
 mod chats;
@@ -17,6 +18,8 @@ mod composer_view;
 mod consent;
 mod conversation;
 mod driver;
+mod editor;
+mod errands;
 mod event;
 #[cfg(test)]
 mod fixtures;
@@ -25,15 +28,18 @@ mod frames;
 mod glyphs;
 mod held;
 mod help;
+mod history_file;
 mod input;
 mod keymap;
 mod keys;
 mod layout;
 mod looks;
 mod markdown;
+mod offer;
 mod page;
 mod palette;
 mod panels;
+mod paste_burst;
 mod picker;
 mod picker_view;
 mod platform;
@@ -60,6 +66,7 @@ mod trace;
 mod transcript;
 mod update;
 mod view;
+mod writing;
 
 use std::io::IsTerminal;
 use std::path::PathBuf;
@@ -67,7 +74,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use crate::bill::Books;
-use crate::config::{KeySettings, Panels, ScreenSettings};
+use crate::config::{Editing, KeySettings, Panels, ScreenSettings};
 use crate::engine::AnswerSettings;
 use crate::recording::{Header, Recorder, Recording, RecordingError};
 use crate::telemetry::device::DeviceSample;
@@ -95,6 +102,10 @@ pub struct TuiOptions {
     pub server: Option<String>,
     /// The name of a theme; without one, the environment decides.
     pub theme: Option<String>,
+    /// Whose keys edit what is typed.
+    pub editing: Editing,
+    /// Where messages sent are kept for later sessions; `None` where they are not.
+    pub history: Option<PathBuf>,
     /// Keys in place of the usual ones.
     pub keys: KeySettings,
     /// Where themes of the reader's own lie.
@@ -153,6 +164,7 @@ pub fn run(options: TuiOptions) -> Result<Exit, TuiError> {
     state.keys = keys;
     state.models.are_there = options.models.is_some();
     state.server = options.server;
+    state.composer.use_vi(options.editing == Editing::Vim);
     state.looks = looks;
     state.set_pace(frames::Pace::new(options.screen.pace, connection.over_ssh));
     state.connection = connection;
@@ -174,6 +186,7 @@ pub fn run(options: TuiOptions) -> Result<Exit, TuiError> {
         sample: options.sample,
         books: options.books,
         chats: options.chats,
+        history: options.history,
         recorder: recorder.map(record::ScreenRecorder::new),
         recording: options.replay,
     };

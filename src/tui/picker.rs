@@ -13,6 +13,8 @@ use super::text::sanitize::{one_line, sanitize};
 pub enum Purpose {
     /// A command, to be run or to be put into the composer.
     Command,
+    /// A message sent before, likewise.
+    History,
     /// A model, to answer from now on.
     Model,
     /// A colour theme, shown while it is chosen.
@@ -114,7 +116,11 @@ impl Picker {
 
     fn search(&mut self) {
         (self.chosen, self.moved) = (0, false);
-        self.matching = ranked(&self.filter, self.items.iter().map(|item| item.label.as_str()));
+        let labels = self.items.iter().map(|item| item.label.as_str());
+        self.matching = match self.purpose {
+            Purpose::History => containing(&self.filter, labels),
+            _ => ranked(&self.filter, labels),
+        };
     }
 }
 
@@ -134,6 +140,15 @@ pub fn ranked<'a>(typed: &str, texts: impl Iterator<Item = &'a str>) -> Vec<usiz
         .collect();
     scored.sort_by_key(|(_, score)| std::cmp::Reverse(*score));
     scored.into_iter().map(|(index, _)| index).collect()
+}
+
+/// Which texts have all the words that are typed, in their order.
+pub fn containing<'a>(typed: &str, texts: impl Iterator<Item = &'a str>) -> Vec<usize> {
+    let pattern = Pattern::new(typed, CaseMatching::Smart, Normalization::Smart, AtomKind::Substring);
+    let mut matcher = Matcher::new(Config::DEFAULT);
+    let mut buffer = Vec::new();
+    let matches = |text| pattern.score(Utf32Str::new(text, &mut buffer), &mut matcher).is_some();
+    texts.map(matches).enumerate().filter_map(|(index, matches)| matches.then_some(index)).collect()
 }
 
 /// Which of a text's characters are those that were typed, by their numbers, in order.
@@ -181,5 +196,15 @@ mod tests {
         assert!(!picker.has_moved());
         picker.set_filter("zz");
         assert_eq!((chosen(&picker), picker.rows().0.len()), (None, 0));
+    }
+
+    #[test]
+    fn words_are_found_as_they_are_and_order_stays() {
+        let texts = ["What of Rome?", "the end", "what is the time", "W h a t"];
+        let found = |typed| containing(typed, texts.into_iter());
+        assert_eq!(found("what"), [0, 2]);
+        assert_eq!(found("the wh"), [2]);
+        assert_eq!(found("What"), [0]);
+        assert_eq!(found(""), [0, 1, 2, 3]);
     }
 }

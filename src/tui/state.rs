@@ -28,6 +28,7 @@ use super::picker::Picker;
 use super::race::RaceScreen;
 use super::replay::Replay;
 use super::text::sanitize::one_line;
+use super::writing::Writing;
 
 /// Ctrl-C quits when it is pressed again within this time.
 pub const QUIT_WINDOW: Duration = Duration::from_secs(2);
@@ -101,6 +102,7 @@ pub struct State {
     pub conversation: Conversation,
     pub chats: Chats,
     pub composer: Composer,
+    pub writing: Writing,
     /// Messages that wait for the engine or for the running answer.
     pub queue: Vec<Draft>,
     pub gate: Gate,
@@ -160,6 +162,7 @@ impl State {
             conversation: Conversation::default(),
             chats: Chats::default(),
             composer: Composer::default(),
+            writing: Writing::default(),
             queue: Vec::new(),
             gate: Gate::Open,
             consent,
@@ -220,7 +223,7 @@ impl State {
         match self.overlay {
             Some(Overlay::List(_) | Overlay::Page(_)) => Context::List,
             Some(Overlay::Chats(_)) => Context::Chats,
-            Some(Overlay::Panel(_)) | None if self.completion.is_open() => Context::List,
+            Some(Overlay::Panel(_)) | None if self.completion.is_open() || self.writing.offers() => Context::List,
             Some(Overlay::Panel(_)) | None if self.token().is_some() => Context::Token,
             _ if self.replay.is_some() => Context::Replay,
             Some(Overlay::Race) => Context::Race,
@@ -279,7 +282,9 @@ impl State {
         let typed = self.composer.lines(self.composer_columns()).len();
         let mut layout = Layout::new(self.columns, self.rows, typed, self.queue.len(), !self.panels.hidden);
         if self.page().is_none() {
-            layout.make_room(self.completion.rows(layout.conversation.height));
+            let rows = layout.conversation.height;
+            let offered = self.writing.offer.as_ref().map_or(0, |offer| offer.rows(rows));
+            layout.make_room(self.completion.rows(rows).max(offered));
         }
         layout
     }

@@ -182,7 +182,11 @@ fn draw_open(state: &mut State, skin: &Skin, panel: Panel, layout: &Layout, seco
 
 fn draw_palette(state: &State, skin: &Skin, layout: &Layout, buffer: &mut Buffer) {
     let area = layout.palette;
-    let lines = state.completion.lines(skin, area.width.into(), area.height.into());
+    let (columns, rows) = (area.width.into(), area.height.into());
+    let lines = match &state.writing.offer {
+        Some(offer) if !state.completion.is_open() => offer.lines(skin, columns, rows),
+        _ => state.completion.lines(skin, columns, rows),
+    };
     for (y, line) in (area.y..area.bottom()).zip(&lines) {
         buffer.set_line(area.x, y, line, area.width);
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use ortalk::config::ScreenSettings;
+use ortalk::config::{Editing, ScreenSettings};
 use ortalk::engine::*;
 use ortalk::telemetry::Reading;
 use ortalk::telemetry::device::DeviceSample;
@@ -13,6 +13,7 @@ use ortalk::tui::{Backend, ModelEntry, Models, OpenedModel, RefusedModel, TuiOpt
 use tokio::sync::mpsc::UnboundedSender;
 
 pub const SCENARIO: &str = "ORTALK_TUI_SCENARIO";
+pub const HISTORY: &str = "ORTALK_TUI_HISTORY";
 pub const LOG: &str = "ORTALK_TUI_LOG";
 /// A file to record into.
 pub const RECORD: &str = "ORTALK_TUI_RECORD";
@@ -42,6 +43,8 @@ pub fn run(scenario: &str) {
         sample: (scenario != "quiet").then(|| Box::new(sample) as ortalk::tui::Sample),
         books: None,
         answers: answers(),
+        editing: if scenario == "vim" { Editing::Vim } else { Editing::Emacs },
+        history: std::env::var_os(HISTORY).map(Into::into),
         theme: std::env::var("ORTALK_TUI_THEME").ok(),
         keys,
         themes: std::env::temp_dir().join("no-such-folder"),
@@ -204,6 +207,10 @@ impl Backend for Scripted {
             predicted_total: None,
             rejected: vec![Rejection { lane: other, reason, context_limit: CONTEXT.0, predicted_total: None }],
         })
+    }
+
+    fn count_tokens(&self, text: &str) -> Option<usize> {
+        Some(text.chars().count() / 4)
     }
 
     fn submit(&self, request: ChatRequest) -> GenerationStream {

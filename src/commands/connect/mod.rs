@@ -57,6 +57,8 @@ pub fn run(
         answers,
         server: Some(host),
         theme: settings.theme.clone(),
+        editing: settings.editing,
+        history: (chats.saves && settings.history.unwrap_or(true)).then(|| paths.history_file()),
         keys: settings.keys.clone(),
         themes: paths.themes(),
         screen: settings.screen,

@@ -46,11 +46,9 @@ impl Inset {
     /// `[pasted 1.0 MB, 250,000 tokens]`, or `[notes.txt, 3.1 kB, est. 800 tokens]` before they are counted.
     pub fn label(&self, tokens: Option<usize>) -> String {
         let size = format::size(self.content.len());
-        let tokens = match tokens {
-            Some(1) => "1 token".to_owned(),
-            Some(tokens) => format!("{} tokens", format::grouped(tokens)),
-            None => format!("est. {} tokens", format::grouped(roughly(self.content.len().div_ceil(BYTES_PER_TOKEN)))),
-        };
+        let estimate = || roughly(self.content.len().div_ceil(BYTES_PER_TOKEN));
+        let (sign, tokens) = tokens.map_or_else(|| ("est. ", estimate()), |tokens| ("", tokens));
+        let tokens = format!("{sign}{} {}", format::grouped(tokens), if tokens == 1 { "token" } else { "tokens" });
         match &self.file {
             Some(path) => format!("[{}, {size}, {tokens}]", sanitize::one_line(path)),
             None => format!("[pasted {size}, {tokens}]"),
@@ -80,6 +78,14 @@ impl Unit {
 }
 
 impl Draft {
+    /// A text that was sent before, to be sent again to the letter.
+    pub fn verbatim(sent: &str) -> Self {
+        let inset = Arc::new(Inset { id: 0, file: None, content: sent.to_owned() });
+        let mut draft = Self::default();
+        draft.insert_unit(0, inset, &sanitize::sanitize(sent));
+        draft
+    }
+
     /// As it is shown.
     pub fn text(&self) -> &str {
         &self.text
@@ -186,6 +192,21 @@ impl Draft {
             unit.end = unit.end.saturating_add_signed(moved);
         }
         moved
+    }
+
+    /// Edited text, in which labels of `before` stand for the same as they did there.
+    pub fn relabelled(edited: &str, before: &Self) -> Self {
+        let mut draft = Self::from(edited);
+        let mut at = 0;
+        for unit in &before.units {
+            let label = &before.text[unit.range()];
+            if let Some(offset) = draft.text[at..].find(label) {
+                let start = at + offset;
+                at = start + label.len();
+                draft.units.push(Unit { start, end: at, inset: unit.inset.clone() });
+            }
+        }
+        draft
     }
 
     /// Several, a line each.
@@ -334,12 +355,26 @@ mod tests {
     }
 
     #[test]
+    fn what_was_sent_is_sent_again_to_the_letter() {
+        let sent = "a.rs:\n\tlet x;\x1b\r\n";
+        let draft = Draft::verbatim(sent);
+        assert_eq!((draft.text(), draft.sent()), ("a.rs:\n    let x;^[\n", sent.to_owned()));
+    }
+
+    #[test]
     fn labels_say_size_and_tokens() {
         let million = paste(1, &"x".repeat(1_000_000));
         assert_eq!(million.label(Some(250_000)), "[pasted 1.0 MB, 250,000 tokens]");
         assert_eq!(paste(1, &"x".repeat(1_048_576)).label(None), "[pasted 1.0 MB, est. 260,000 tokens]");
         assert_eq!(file("a\x1b.txt", "word").label(Some(1)), "[a^[.txt, 4 B, 1 token]");
         assert_eq!([0, 7, 14, 149, 155, 12_345].map(roughly), [0, 7, 14, 150, 160, 12_000]);
+    }
+
+    #[test]
+    fn labels_that_were_left_alone_are_units_again() {
+        let edited = Draft::relabelled("new [Q] text\t", &draft());
+        assert_eq!((edited.text(), edited.sent()), ("new [Q] text    ", "new second text    ".to_owned()));
+        assert_eq!(Draft::relabelled("b[P] [Q]", &draft()).sent(), "bfirst second");
     }
 
     #[test]

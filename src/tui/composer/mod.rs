@@ -19,9 +19,9 @@ use super::text::{sanitize, width, wrap};
 use history::History;
 use undo::{Change, Undo};
 
-pub use draft::{Draft, Inset, mention, mentions};
+pub use draft::{Draft, Inset, mention};
 pub use motion::Motion;
-pub use vi::{Mode, Vi};
+pub use vi::Vi;
 
 #[derive(Debug, Clone, Default)]
 pub struct Composer {
@@ -134,6 +134,15 @@ impl Composer {
         }
         self.changed();
         Some(inset)
+    }
+
+    /// Puts text in the place of a part of it, the cursor behind it.
+    pub fn exchange(&mut self, range: Range<usize>, text: &str) {
+        self.note(Change::Whole);
+        let at = self.draft.remove(range);
+        self.draft.insert(at, text);
+        self.cursor = at + text.len();
+        self.changed();
     }
 
     /// Files that are named in the text and not attached.
@@ -269,6 +278,11 @@ impl Composer {
     pub fn redo(&mut self) {
         let after = self.undo.again(&self.draft, self.cursor);
         self.restore(after);
+    }
+
+    /// Something was taken back and nothing was changed since.
+    pub fn can_redo(&self) -> bool {
+        self.undo.has_future()
     }
 
     fn restore(&mut self, moment: Option<(Draft, usize)>) {

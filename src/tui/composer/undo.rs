@@ -67,6 +67,10 @@ impl Undo {
         Some((moment.draft, moment.cursor))
     }
 
+    pub fn has_future(&self) -> bool {
+        !self.future.is_empty()
+    }
+
     pub fn again(&mut self, draft: &Draft, cursor: usize) -> Option<(Draft, usize)> {
         let moment = self.future.pop()?;
         self.last = None;

@@ -24,10 +24,6 @@ pub struct Vi {
 }
 
 impl Vi {
-    pub fn mode(&self) -> Mode {
-        self.mode
-    }
-
     pub fn keys(&self) -> &str {
         &self.keys
     }

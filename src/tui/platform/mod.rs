@@ -6,7 +6,8 @@
 //! - `can_stop()` and `stop(by)`: give the shell its turn
 //! - `end_now(status)`: the process's end, without the libraries' own
 //! - `watch_signals(send)`: a thread that reports signals and ends the process if it does not end by itself
-//! - `NULL_DEVICE`
+//! - `lend(meanwhile)`: another program has the terminal, and its signals are not this program's
+//! - `NULL_DEVICE`, and `PASTES_ARE_KEYS`: a paste does not come as one
 
 #[cfg(unix)]
 mod unix;

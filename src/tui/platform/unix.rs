@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
 
 use rustix::event::{PollFd, PollFlags};
@@ -15,6 +16,7 @@ use super::super::event::{Signal, SuspendedBy};
 use super::GRACE;
 
 pub const NULL_DEVICE: &str = "/dev/null";
+pub const PASTES_ARE_KEYS: bool = false;
 
 /// What the process's descriptors and the terminal's mode were.
 #[derive(Debug)]
@@ -79,6 +81,18 @@ pub fn end_now(status: i32) -> ! {
     signal_hook::low_level::exit(status)
 }
 
+/// Another program has the terminal.
+static LENT: AtomicBool = AtomicBool::new(false);
+
+/// Keys that make signals reach the whole job: an interrupt is the other program's then, and stopping it stops this one
+/// too, or the shell would wait for ever.
+pub fn lend<T>(meanwhile: impl FnOnce() -> T) -> T {
+    LENT.store(true, Ordering::SeqCst);
+    let result = meanwhile();
+    LENT.store(false, Ordering::SeqCst);
+    result
+}
+
 /// Counts SIGCONT.
 static CONTINUED: (Mutex<u64>, Condvar) = (Mutex::new(0), Condvar::new());
 
@@ -116,9 +130,18 @@ pub fn watch_signals(send: impl Fn(Signal) + Send + 'static, last_wish: fn()) ->
         loop {
             let number = tokio::select! {
                 _ = terminate.recv() => Posix::TERM.as_raw(),
-                _ = interrupt.recv() => Posix::INT.as_raw(),
+                _ = interrupt.recv() => {
+                    if LENT.load(Ordering::SeqCst) {
+                        continue;
+                    }
+                    Posix::INT.as_raw()
+                }
                 _ = hangup.recv() => Posix::HUP.as_raw(),
                 _ = stop.recv() => {
+                    if LENT.load(Ordering::SeqCst) {
+                        let _ = rustix::process::kill_process(rustix::process::getpid(), Posix::STOP);
+                        continue;
+                    }
                     send(Signal::Stop);
                     continue;
                 }

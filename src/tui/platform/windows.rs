@@ -12,6 +12,7 @@ use super::super::event::{Signal, SuspendedBy};
 use super::GRACE;
 
 pub const NULL_DEVICE: &str = "NUL";
+pub const PASTES_ARE_KEYS: bool = true;
 
 #[derive(Debug)]
 pub struct Saved;
@@ -43,6 +44,10 @@ pub fn can_stop() -> bool {
 
 pub fn stop(_by: SuspendedBy) -> io::Result<()> {
     Err(io::ErrorKind::Unsupported.into())
+}
+
+pub fn lend<T>(meanwhile: impl FnOnce() -> T) -> T {
+    meanwhile()
 }
 
 pub fn end_now(status: i32) -> ! {

@@ -433,7 +433,7 @@ fn submit_as(state: &mut State, redo: Redo, text: &str, now: Instant, effects: &
     state.chats.redo = Some(redo);
     state.chats.selected = None;
     state.conversation.follow();
-    submit(state, &Draft::from(text), now, effects);
+    submit(state, &Draft::verbatim(text), now, effects);
 }
 
 /// What is sent next follows this answer, or stands in the place of this question.

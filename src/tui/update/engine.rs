@@ -10,6 +10,7 @@ use super::super::event::{Effect, Event};
 use super::super::state::{EngineState, REFRESH_PERIOD, State};
 use super::chats;
 use super::send::{return_queue, submit};
+use super::writing;
 
 pub fn on_event(state: &mut State, event: Event, now: Instant, effects: &mut Vec<Effect>) {
     state.dirty = true;
@@ -71,6 +72,7 @@ pub fn ready(state: &mut State, snapshot: EngineSnapshot, now: Instant, effects:
     state.hint = objection.map(str::to_string).or(state.hint.take());
     state.engine = EngineState::Ready(snapshot);
     state.preview.due = Some(now);
+    writing::count_anew(state, effects);
     if !state.busy() {
         send_next(state, now, effects);
     }

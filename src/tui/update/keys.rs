@@ -14,13 +14,15 @@ use super::super::state::{QUIT_WINDOW, State};
 use super::commands;
 use super::completion;
 use super::send::{cancel, return_queue, send, typed};
-use super::{chats, list, panels, race, replay};
+use super::{chats, list, panels, race, replay, writing};
 
 pub(super) fn on_key(state: &mut State, key: KeyEvent, now: Instant, effects: &mut Vec<Effect>) {
     state.dirty = true;
     state.hint = None;
     let meaning = state.keys.meaning(key, state.context());
     let armed = state.quit_armed.take();
+    // Whoever goes on typing did not mean it to be sent yet.
+    state.writing.sending = false;
     let revision = state.composer.revision();
     match meaning {
         Meaning::Type(c) if state.gate == Gate::Asking => consent::answer(state, c, now, effects),
@@ -29,8 +31,7 @@ pub(super) fn on_key(state: &mut State, key: KeyEvent, now: Instant, effects: &m
         }
         Meaning::Type(c) => {
             if !list::filter(state, c.encode_utf8(&mut [0; 4])) {
-                state.composer.insert(c.encode_utf8(&mut [0; 4]));
-                typed(state, now);
+                type_letter(state, c, now, effects);
             }
         }
         Meaning::Nothing => {}
@@ -43,16 +44,34 @@ pub(super) fn on_key(state: &mut State, key: KeyEvent, now: Instant, effects: &m
     if state.composer.revision() != revision {
         completion::follow(state, meaning);
     }
+    writing::follow(state, meaning, state.composer.revision() != revision, effects);
+}
+
+fn type_letter(state: &mut State, letter: char, now: Instant, effects: &mut Vec<Effect>) {
+    let begins_command = state.composer.is_empty() && matches!(letter, '/' | ':');
+    if state.composer.is_normal() && !begins_command {
+        state.composer.vi_key(letter, state.composer_columns());
+        return typed(state, now);
+    }
+    // vi's own sign for a command is taken, too.
+    let letter = if state.composer.is_normal() { '/' } else { letter };
+    state.composer.vi_insert();
+    state.composer.insert(letter.encode_utf8(&mut [0; 4]));
+    if letter.is_whitespace() {
+        writing::attach_before_cursor(state, effects);
+    }
+    typed(state, now);
 }
 
 pub(super) fn act(state: &mut State, action: Action, now: Instant, effects: &mut Vec<Effect>) {
-    if race::act(state, action, now, effects)
+    let taken = race::act(state, action, now, effects)
         || completion::act(state, action, now, effects)
         || list::act(state, action, now, effects)
         || chats::act(state, action, now, effects)
+        || writing::act(state, action, now, effects)
         || panels::act(state, action)
-        || replay::act(state, action)
-    {
+        || replay::act(state, action);
+    if taken {
         return;
     }
     let columns = state.composer_columns();
@@ -63,7 +82,7 @@ pub(super) fn act(state: &mut State, action: Action, now: Instant, effects: &mut
             typed(state, now);
         }
         Action::Escape => {
-            if state.overlay.take().is_none() {
+            if state.overlay.take().is_none() && !state.composer.vi_escape() {
                 if state.busy() {
                     cancel(state, now, effects);
                 } else if !state.queue.is_empty() {
@@ -129,6 +148,23 @@ pub(super) fn act(state: &mut State, action: Action, now: Instant, effects: &mut
             state.composer.down(columns);
             typed(state, now);
         }
+        Action::Undo => {
+            state.composer.undo();
+            typed(state, now);
+        }
+        Action::Redo => {
+            state.composer.redo();
+            typed(state, now);
+        }
+        // What vi calls so.
+        Action::History if state.composer.is_normal() && state.composer.can_redo() => {
+            state.composer.redo();
+            typed(state, now);
+        }
+        Action::History => writing::open_history(state),
+        Action::Editor => effects.push(Effect::Edit(state.composer.text().to_owned())),
+        // As in vi, what is deleted there is what the cursor stands on.
+        Action::Delete(Motion::Left) if state.composer.is_normal() => state.composer.move_cursor(Motion::Left),
         Action::Move(motion) => state.composer.move_cursor(motion),
         Action::Delete(motion) => {
             state.composer.delete(motion, false);

@@ -7,7 +7,7 @@ use super::super::keys::Action;
 use super::super::page::Page;
 use super::super::picker::{Item, Purpose};
 use super::super::state::{Overlay, State};
-use super::{completion, looks, models};
+use super::{completion, looks, models, writing};
 
 /// A text typed or pasted into the open list or page. False where none is open.
 pub fn filter(state: &mut State, text: &str) -> bool {
@@ -98,5 +98,6 @@ fn choose(state: &mut State, purpose: Purpose, item: Item, now: Instant, effects
         Purpose::Command => completion::choose(state, &item.id, now, effects),
         Purpose::Model => models::open(state, item.id, effects),
         Purpose::Theme => looks::choose(state, &item.id),
+        Purpose::History => writing::recall(state, &item.id, now, effects),
     }
 }

@@ -3,7 +3,8 @@
 //! Keys are in `keys`, commands in `commands`, the way of a message in `send`, what the engine reports in `engine`,
 //! lists to choose from and pages to read in `list`, the palette of commands in `completion`, what is said of the answers
 //! that follow in `settings`, themes in `looks`, another model in `models`, what is said and kept as a tree in `chats`,
-//! races in `race`, recordings in `replay`, the mouse in `mouse`, copying in `copy`, panels in `panels`.
+//! races in `race`, recordings in `replay`, the mouse in `mouse`, copying in `copy`, panels in `panels`, what comes
+//! around the composer in `writing`.
 
 mod chats;
 mod commands;
@@ -20,6 +21,7 @@ mod race;
 mod replay;
 mod send;
 mod settings;
+mod writing;
 
 use std::time::Instant;
 
@@ -43,10 +45,9 @@ pub fn update(state: &mut State, event: Event, now: Instant) -> Vec<Effect> {
         Event::Paste(text) => {
             if !list::filter(state, &text) {
                 state.chats.selected = None;
-                state.composer.insert(&text);
                 state.overlay = None;
                 state.completion = Completion::default();
-                send::typed(state, now);
+                writing::paste(state, &text, now, &mut effects);
             }
             state.dirty = true;
         }
@@ -67,6 +68,12 @@ pub fn update(state: &mut State, event: Event, now: Instant) -> Vec<Effect> {
         Event::Race { number, event } => race::on_event(state, number, &event, &mut effects),
         Event::Played(timed) => replay::played(state, *timed, now),
         Event::PlayedAll => replay::over(state),
+        Event::Counted { .. }
+        | Event::FolderListed { .. }
+        | Event::FileRead { .. }
+        | Event::HistoryLoaded(_)
+        | Event::HistoryLost(_)
+        | Event::Edited(_) => writing::on_event(state, event, now, &mut effects),
         Event::Mouse(mouse) => mouse::on_mouse(state, mouse, now, &mut effects),
         Event::Clipboard(outcome) => copy::on_outcome(state, outcome, &mut effects),
         Event::EngineLoaded(_)
@@ -79,6 +86,7 @@ pub fn update(state: &mut State, event: Event, now: Instant) -> Vec<Effect> {
         | Event::Weighed(_)
         | Event::Device(_) => engine::on_event(state, event, now, &mut effects),
     }
+    effects.extend(state.composer.take_unsaved().into_iter().map(Effect::Remember));
     looks::follow(state);
     effects
 }
@@ -114,3 +122,6 @@ mod thinking_tests;
 
 #[cfg(test)]
 mod panels_tests;
+
+#[cfg(test)]
+mod writing_tests;

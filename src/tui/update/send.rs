@@ -11,9 +11,11 @@ use super::super::consent::{self, Gate};
 use super::super::conversation::Level;
 use super::super::event::Effect;
 use super::super::state::{EngineState, PREVIEW_DELAY, State};
+use super::super::writing::Writing;
 use super::chats;
 use super::commands::run_command;
 use super::engine;
+use super::writing;
 
 /// The composer's text may have changed.
 pub(super) fn typed(state: &mut State, now: Instant) {
@@ -65,7 +67,11 @@ pub(super) fn send(state: &mut State, now: Instant, effects: &mut Vec<Effect>) {
         state.hint = Some(reason.to_owned());
         return;
     }
+    if writing::waits_for_files(state, effects) {
+        return;
+    }
     let message = state.composer.take();
+    state.writing = Writing::default();
     state.preview.shown = None;
     state.preview.due = None;
     state.conversation.follow();

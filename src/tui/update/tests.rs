@@ -62,7 +62,7 @@ fn new_lines_are_typed_with_ctrl_j_and_alt_enter() {
 #[test]
 fn a_message_sent_while_loading_waits_for_the_engine() {
     let mut desk = Desk::loading();
-    assert_eq!(desk.send("early"), vec![]);
+    assert_eq!(submitted(&desk.send("early")), None);
     assert_eq!(desk.state.queue, ["early"]);
     let effects = desk.event(Event::EngineLoaded(snapshot()));
     assert!(submitted(&effects).is_some());
