@@ -10,7 +10,7 @@ use super::keys::{Action, Context};
 use super::layout::{COMPOSER_MARGIN, Layout, Mode};
 use super::panels;
 use super::skin::{Skin, Text, width};
-use super::state::{EngineState, State};
+use super::state::{EngineState, Overlay, State};
 use super::text::sanitize::one_line;
 use super::text::wrap;
 use crate::engine::RoutingDecision;
@@ -103,7 +103,11 @@ pub fn footer(state: &State, skin: &Skin, layout: &Layout, columns: usize) -> Te
 fn hints(state: &State, skin: &Skin, layout: &Layout, columns: usize) -> Text {
     let key = |context, action, what| Some((state.keys.key(context, action)?, what));
     let chat = |action, what| key(Context::Compose, action, what);
-    let keys = if let Some(replay) = &state.replay {
+    let keys = if let Some(Overlay::List(_)) = state.overlay {
+        [key(Context::List, Action::Choose, "choose"), chat(Action::Escape, "back"), None, None]
+    } else if let Some(Overlay::Page(_)) = state.overlay {
+        [chat(Action::PageUp, "scroll"), chat(Action::Escape, "close"), None, None]
+    } else if let Some(replay) = &state.replay {
         [
             key(Context::Replay, Action::Pause, if replay.paused { "go on" } else { "stop" }),
             chat(Action::PageUp, "scroll"),

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crossterm::event::KeyCode;
+use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use pretty_assertions::assert_eq;
 
 use super::event::{Effect, Event};
@@ -114,6 +114,25 @@ fn space_pauses_and_nothing_can_be_asked() {
     assert!(desk.key(KeyCode::Char(' ')).is_empty());
     assert!(matches!(desk.ctrl('c').as_slice(), []));
     assert!(matches!(desk.ctrl('c').as_slice(), [Effect::Quit(_)]));
+}
+
+#[test]
+fn a_message_is_looked_at_and_left_again_and_nothing_is_done_to_it() {
+    let (recording, _) = recorded(talk);
+    let mut desk = played(&recording, usize::MAX);
+    desk.event(Event::Key(KeyEvent::new(KeyCode::Up, KeyModifiers::ALT)));
+    let selected = desk.state.chats.selected;
+    assert!(selected.is_some());
+    for letter in ['e', 'r', 'm', 'b', 'd', 'u'] {
+        assert!(desk.key(KeyCode::Char(letter)).is_empty());
+        assert!(desk.state.hint.take().unwrap().contains("this is a replay"), "{letter}");
+        assert_eq!(desk.state.chats.selected, selected);
+    }
+    assert!(matches!(desk.key(KeyCode::Char('c')).as_slice(), [Effect::Copy(_)]));
+    assert_eq!(desk.key(KeyCode::Char(' ')), [Effect::PauseReplay(true)]);
+    desk.key(KeyCode::Esc);
+    assert_eq!(desk.state.chats.selected, None);
+    assert!(desk.ctrl('g').is_empty());
 }
 
 #[test]

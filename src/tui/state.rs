@@ -225,9 +225,9 @@ impl State {
             Some(Overlay::Chats(_)) => Context::Chats,
             Some(Overlay::Panel(_)) | None if self.completion.is_open() || self.writing.offers() => Context::List,
             Some(Overlay::Panel(_)) | None if self.token().is_some() => Context::Token,
+            None if self.chats.selected.is_some() => Context::Message,
             _ if self.replay.is_some() => Context::Replay,
             Some(Overlay::Race) => Context::Race,
-            None if self.chats.selected.is_some() => Context::Message,
             Some(Overlay::Panel(_)) | None => Context::Compose,
         }
     }

@@ -12,6 +12,8 @@ pub struct Writing {
     pub reading: Vec<String>,
     /// The message is to be sent as soon as they are.
     pub sending: bool,
+    /// Why the message is not sent: files that could not be read meanwhile.
+    pub refused: Vec<String>,
     /// What looks like a file and is sent as it was typed.
     pub literal: Vec<String>,
 }

@@ -33,16 +33,22 @@ pub fn footer(state: &State, skin: &Skin, columns: usize) -> Option<Text> {
         };
         return Some(keys(state, Context::Chats, actions, skin, columns));
     }
+    // Whatever else is open has keys of its own.
+    if state.overlay.is_some() {
+        return None;
+    }
     if let Some(id) = state.chats.selected {
         let is_answer = state.chats.tree.message(id).is_some_and(|message| message.answer.is_some());
-        let has_versions = state.chats.place(id).is_some();
+        // Of a replay nothing can be changed.
+        let lives = state.replay.is_none();
+        let has_versions = lives && state.chats.place(id).is_some();
         let actions = [
             (Action::CopyMessage, "copy", true),
-            (Action::EditMessage, "edit", !is_answer),
-            (Action::AnswerAgain, "again", true),
-            (Action::GoOn, "more", is_answer),
-            (Action::Branch, "branch", true),
-            (Action::DeleteMessage, "delete", true),
+            (Action::EditMessage, "edit", lives && !is_answer),
+            (Action::AnswerAgain, "again", lives),
+            (Action::GoOn, "more", lives && is_answer),
+            (Action::Branch, "branch", lives),
+            (Action::DeleteMessage, "delete", lives),
             (Action::PreviousVersion, "older", has_versions),
             (Action::NextVersion, "newer version", has_versions),
             (Action::Escape, "back", true),

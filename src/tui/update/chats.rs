@@ -17,6 +17,7 @@ use super::super::event::Effect;
 use super::super::keys::{Action, Context};
 use super::super::state::{Overlay, State};
 use super::super::text;
+use super::replay;
 use super::send::{cancel, submit, typed};
 use crate::ledger::Total;
 
@@ -343,6 +344,18 @@ fn act_on_message(state: &mut State, id: u32, action: Action, now: Instant, effe
         Action::LeaveMessage | Action::Escape => {
             state.chats.selected = None;
             state.conversation.follow();
+        }
+        Action::EditMessage
+        | Action::AnswerAgain
+        | Action::GoOn
+        | Action::Branch
+        | Action::DeleteMessage
+        | Action::UndoDelete
+        | Action::PreviousVersion
+        | Action::NextVersion
+            if state.replay.is_some() =>
+        {
+            replay::say_that_nobody_answers(state);
         }
         Action::EditMessage
         | Action::AnswerAgain

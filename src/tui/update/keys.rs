@@ -19,11 +19,16 @@ use super::{chats, list, panels, race, replay, writing};
 pub(super) fn on_key(state: &mut State, key: KeyEvent, now: Instant, effects: &mut Vec<Effect>) {
     state.dirty = true;
     state.hint = None;
-    let meaning = state.keys.meaning(key, state.context());
+    let meaning = match state.keys.meaning(key, state.context()) {
+        // A replay can be stopped whatever is looked at.
+        Meaning::Nothing if state.replay.is_some() => state.keys.meaning(key, Context::Replay),
+        meaning => meaning,
+    };
     let armed = state.quit_armed.take();
     // Whoever goes on typing did not mean it to be sent yet.
     state.writing.sending = false;
     let revision = state.composer.revision();
+    let pieces = state.composer.draft().units().len();
     match meaning {
         Meaning::Type(c) if state.gate == Gate::Asking => consent::answer(state, c, now, effects),
         Meaning::Type(c) if state.context() == Context::Chats => {
@@ -43,6 +48,7 @@ pub(super) fn on_key(state: &mut State, key: KeyEvent, now: Instant, effects: &m
     }
     if state.composer.revision() != revision {
         completion::follow(state, meaning);
+        writing::forget_preview(state, state.composer.draft().units().len() != pieces);
     }
     writing::follow(state, meaning, state.composer.revision() != revision, effects);
 }

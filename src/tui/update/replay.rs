@@ -117,12 +117,17 @@ pub(super) fn act(state: &mut State, action: Action) -> bool {
             state.conversation.follow();
             true
         }
-        Action::Send if state.overlay.is_none() => {
-            state.hint = Some("this is a replay: nobody answers; Ctrl-C twice leaves".to_owned());
+        Action::Send | Action::NewLine | Action::Editor | Action::History | Action::Yank if state.overlay.is_none() => {
+            say_that_nobody_answers(state);
             true
         }
         _ => false,
     }
+}
+
+pub(super) fn say_that_nobody_answers(state: &mut State) {
+    let key = state.keys.say(Action::Interrupt);
+    state.hint = Some(format!("this is a replay: nobody answers; {key} twice leaves"));
 }
 
 /// Space: stops and goes on.

@@ -35,8 +35,16 @@ pub fn paste(state: &mut State, text: &str, now: Instant, effects: &mut Vec<Effe
     state.writing.sending = false;
     state.composer.vi_insert();
     let inset = state.composer.paste(text);
+    forget_preview(state, inset.is_some());
     effects.extend(inset.map(Effect::CountTokens));
     typed(state, now);
+}
+
+/// What the router said of the text before is far from true of one with a long piece more, and the router takes its time.
+pub fn forget_preview(state: &mut State, is_far: bool) {
+    if is_far {
+        state.preview.shown = None;
+    }
 }
 
 /// There is a tokenizer, perhaps another one than before.
@@ -99,6 +107,7 @@ pub fn waits_for_files(state: &mut State, effects: &mut Vec<Effect>) -> bool {
     let named = state.composer.mentions().into_iter().map(|(_, path)| path.to_owned());
     let named: Vec<String> = named.filter(|path| !state.writing.literal.contains(path)).collect();
     state.writing.sending = !named.is_empty();
+    state.writing.refused.clear();
     read(state, named, effects);
     state.writing.sending
 }
@@ -114,6 +123,7 @@ fn file_read(
     match result {
         Ok(FileText { path, content }) => {
             let inset = state.composer.attach(mentioned, &path, content);
+            forget_preview(state, inset.is_some());
             effects.extend(inset.map(Effect::CountTokens));
             typed(state, now);
         }
@@ -122,18 +132,22 @@ fn file_read(
         Err(AttachError::Missing(_)) if !mentioned.contains(['/', '\\', '.', '~']) => {
             state.writing.literal.push(mentioned.to_owned());
         }
+        Err(error) if !state.writing.sending => state.hint = Some(one_line(&error.to_string())),
         Err(error) => {
-            let again = if state.writing.sending { "; sent again, it goes as typed" } else { "" };
-            state.hint = Some(one_line(&format!("{error}{again}")));
-            if state.writing.sending {
-                state.writing.literal.push(mentioned.to_owned());
-            }
-            state.writing.sending = false;
+            state.writing.literal.push(mentioned.to_owned());
+            state.writing.refused.push(error.to_string());
         }
     }
     if state.writing.sending && state.writing.reading.is_empty() {
         state.writing.sending = false;
-        send(state, now, effects);
+        match std::mem::take(&mut state.writing.refused).as_slice() {
+            [] => send(state, now, effects),
+            [error] => state.hint = Some(one_line(&format!("{error}; sent again, it goes as typed"))),
+            [error, more @ ..] => {
+                let count = more.len();
+                state.hint = Some(one_line(&format!("{error}, and {count} more; sent again, it goes as typed")));
+            }
+        }
     }
 }
 

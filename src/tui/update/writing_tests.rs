@@ -121,6 +121,34 @@ fn a_file_is_read_before_the_message_that_names_it_is_sent() {
 }
 
 #[test]
+fn several_files_that_cannot_be_had_are_told_of_at_once() {
+    let mut desk = Desk::ready();
+    let effects = desk.send("Is @no/a.txt like @no/b.txt");
+    assert_eq!(read_files(&effects), ["no/b.txt"]);
+    for name in ["no/a.txt", "no/b.txt"] {
+        let result = Err(AttachError::Missing(name.into()));
+        assert_eq!(sent(&desk.event(Event::FileRead { mentioned: name.into(), result })), None);
+    }
+    let hint = "there is no file 'no/a.txt', and 1 more; sent again, it goes as typed";
+    assert_eq!(desk.state.hint.as_deref(), Some(hint));
+    assert_eq!(sent(&desk.key(KeyCode::Enter)), Some("Is @no/a.txt like @no/b.txt"));
+}
+
+#[test]
+fn a_long_piece_more_or_less_is_not_shown_with_the_old_count() {
+    let mut desk = Desk::ready();
+    desk.type_text("hello");
+    desk.state.preview.shown = Some(Ok(crate::tui::fixtures::decision()));
+    desk.type_text("!");
+    assert!(desk.state.preview.shown.is_some());
+    desk.event(Event::Paste("x".repeat(5000)));
+    assert!(desk.state.preview.shown.is_none());
+    desk.state.preview.shown = Some(Ok(crate::tui::fixtures::decision()));
+    desk.key(KeyCode::Backspace);
+    assert_eq!((desk.state.composer.text(), desk.state.preview.shown.is_none()), ("hello!", true));
+}
+
+#[test]
 fn a_file_that_cannot_be_had_says_so_and_the_next_enter_sends_the_words() {
     let mut desk = Desk::ready();
     let effects = desk.send("Is @no/a.txt");
