@@ -3,7 +3,7 @@
 
 use crate::engine::{LaneId, Token};
 
-use super::markdown::{Budget, Fence, Highlighter, Markdown};
+use super::markdown::{Budget, Highlighter, Markdown};
 use super::text::rows::{Content, Piece, Role, Rows, TextRow};
 use super::text::sanitize::Sanitizer;
 use super::text::wrap;
@@ -224,15 +224,6 @@ impl Block {
     /// Nothing was said; what was thought does not count.
     pub fn is_empty(&self) -> bool {
         self.raw.is_empty()
-    }
-
-    #[allow(dead_code)] // what copies code will ask
-    /// The code blocks of an answer that is shown as markdown.
-    pub fn fences(&self) -> &[Fence] {
-        match &self.wrapped.body {
-            Body::Markdown(markdown) => markdown.fences(),
-            Body::Plain { .. } => &[],
-        }
     }
 
     /// Finds out what the words of the code at this place are, and in the lines above it.

@@ -65,6 +65,32 @@ fn the_bytes_of_a_stream_are_the_buffer() {
     emulator.check(&mut desk);
 }
 
+/// Wide, combined, invisible and reordering characters, and what terminals obey, in every block of markdown.
+#[test]
+fn markdown_of_all_scripts_is_the_buffer() {
+    let mut desk = Desk::ready();
+    let mut emulator = Emulator::new(50, 15);
+    desk.send("question");
+    desk.route();
+    for text in [
+        "# 日本語の見出し\n\n",
+        "- 👩\u{200d}👩\u{200d}👧 family, ❤\u{fe0f} heart, 👍🏽 thumb, 🇫🇷 flag\n",
+        "- e\u{301}a\u{308} combining\n\n",
+        "> \u{202e}reordered\u{202c} \u{200f}שלום\u{200e} مرحبا\n\n",
+        "| 列 | b |\n|:-:|--:|\n| 👩\u{200d}🚀 | e\u{301} |\n| 日本語日本語日本語日本語日本語 | \u{200b}zero |\n\n",
+        "```rust\n\tlet 名 = \"日\u{1b}[2J本\"; // \u{9b}31m ☃\u{fe0f}\n```\n\n",
+        "&#27;]0;title&#7; `\u{7f}` [リンク](https://例.example)\r\nend\u{feff}\u{2028}",
+    ] {
+        desk.token(text);
+        desk.wait(10);
+        emulator.check(&mut desk);
+        desk.key(crossterm::event::KeyCode::F(5));
+        emulator.check(&mut desk);
+        desk.key(crossterm::event::KeyCode::F(5));
+        emulator.check(&mut desk);
+    }
+}
+
 #[test]
 fn a_new_size_draws_everything() {
     let mut desk = Desk::ready();

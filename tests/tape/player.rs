@@ -125,7 +125,7 @@ pub fn play(commands: &[Command], path: &str, home: &Path) -> Result<Vec<Picture
                 svg: terminal.with_screen(svg::picture),
             }),
             // Only a film has hidden parts.
-            Command::Hide | Command::Show | Command::Output(_) => {}
+            Command::Hide | Command::Show | Command::Output => {}
             Command::Require(_) | Command::Set(_) | Command::Env(..) => {}
         }
     }

@@ -7,8 +7,8 @@ use regex::Regex;
 
 #[derive(Debug, Clone)]
 pub enum Command {
-    /// Where VHS writes the film; nothing is written there by this player.
-    Output(PathBuf),
+    /// Where VHS writes the film; this player writes none.
+    Output,
     /// A program that must be on the path.
     Require(String),
     Set(Setting),
@@ -143,7 +143,7 @@ fn command(name: &str, arguments: &[Word]) -> Result<Vec<Command>, String> {
     };
     let only = |command| Ok(vec![command]);
     match name {
-        "Output" => only(Command::Output(one(arguments)?.into())),
+        "Output" => one(arguments).and_then(|_| only(Command::Output)),
         "Require" => only(Command::Require(one(arguments)?.to_owned())),
         "Set" => setting(arguments).map(|setting| vec![Command::Set(setting)]),
         "Env" => match arguments {
@@ -279,7 +279,7 @@ mod tests {
             Wait\nWait+Screen@2m /a\\/b \\d+$/\nHide\nShow\nScreenshot a.png\nSource other.tape\n";
         let shown: Vec<String> = commands(tape).unwrap().iter().map(|command| format!("{command:?}")).collect();
         let expected = [
-            r#"Output("out.gif")"#,
+            "Output",
             r#"Require("bash")"#,
             "Set(TypingSpeed(75ms))",
             "Set(Looks)",

@@ -133,14 +133,14 @@ fn a_model_is_chosen_from_the_palette_while_the_chat_goes_on() {
 fn keys_are_those_of_the_settings_and_the_help_says_so() {
     let mut command = CommandBuilder::new(std::env::current_exe().unwrap());
     command.args(CHILD);
-    command.env(scripted::KEYS, "send = 'ctrl-x'\nnew-line = ['enter', 'alt-enter']\nhelp = 'f5'");
+    command.env(scripted::KEYS, "send = 'ctrl-x'\nnew-line = ['enter', 'alt-enter']\nhelp = 'f9'");
     let mut chat = Chat::spawn(command, "demo", 80, 24);
     chat.wait_for("Ctrl-X send");
     chat.send("What is the capital\rof France?");
     chat.wait_for("of France?");
     chat.send("\x18");
     chat.wait_for("Paris");
-    chat.send("\x1b[15~send the");
+    chat.send("\x1b[20~send the");
     chat.wait_for("Ctrl-X             send the message");
     chat.send("\x1b");
     chat.wait_for("Paris");

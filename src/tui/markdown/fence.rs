@@ -13,13 +13,6 @@ pub struct Fence {
     pub source: Range<usize>,
 }
 
-impl Fence {
-    /// The code in `text`, each line with its end.
-    pub fn code(&self, text: &str) -> String {
-        self.lines.iter().flat_map(|line| [text.get(line.clone()).unwrap_or_default(), "\n"]).collect()
-    }
-}
-
 /// Whether the block at `source`, which a fence opens, is closed by one too.
 pub fn is_closed(text: &str, source: &Range<usize>) -> bool {
     let block = text.get(source.clone()).unwrap_or_default();

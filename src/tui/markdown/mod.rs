@@ -16,7 +16,7 @@ use std::collections::HashMap;
 use pulldown_cmark::{BrokenLink, CowStr, Options, Parser};
 
 use super::text::rows::Rows;
-pub use fence::Fence;
+use fence::Fence;
 pub use highlight::{Budget, Highlighter};
 use render::{Renderer, Top};
 
@@ -129,6 +129,7 @@ impl Markdown {
     }
 
     /// Its code blocks, in order.
+    #[cfg(test)]
     pub fn fences(&self) -> &[Fence] {
         &self.fences
     }

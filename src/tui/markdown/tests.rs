@@ -101,7 +101,8 @@ fn code_stands_between_rules_and_starts_at_the_edge() {
         [" 1. so", "    ── sh ────", "    ls -l", "    ──────────"]
     );
     let markdown = rendered(text, 16);
-    assert_eq!(markdown.fences()[0].code(text), "fn main() {\n    let a_long_name = 1;\n}\n");
+    let lines: Vec<&str> = markdown.fences()[0].lines.iter().map(|line| &text[line.clone()]).collect();
+    assert_eq!(lines, ["fn main() {", "    let a_long_name = 1;", "}"]);
 }
 
 #[test]

@@ -60,6 +60,22 @@ fn the_words_of_each_token_are_marked() {
 }
 
 #[test]
+fn new_text_does_not_carry_the_token_away() {
+    let mut desk = Desk::ready();
+    desk.event(Event::Resize { columns: 120, rows: 40 });
+    desk.stream();
+    desk.key(KeyCode::F(4));
+    desk.key(KeyCode::Home);
+    let first = selected(&render(&mut desk, 120, 40));
+    assert_eq!(first.trim(), "The");
+    for _ in 0..100 {
+        desk.token("More.\n\n");
+        desk.wait(10);
+    }
+    assert_eq!(selected(&render(&mut desk, 120, 40)), first);
+}
+
+#[test]
 fn panels_in_full() {
     for panel in ALL {
         let mut desk = looking_at_a_token();

@@ -39,6 +39,9 @@ impl Sanitizer {
                 '\u{fe0f}' => {}
                 '\u{200d}' if self.previous.is_none_or(is_emoji) => {}
                 '\u{1f3fb}'..='\u{1f3ff}' if self.previous.is_some_and(is_emoji) => {}
+                // Flags are two letters, which some terminals draw in two columns, some in four, and some leave half
+                // of: `FR` says the same.
+                '\u{1f1e6}'..='\u{1f1ff}' => out.push(char::from(b'A' + (c as u32 - 0x1f1e6) as u8)),
                 // Invisible; used to hide text.
                 '\u{feff}' | '\u{e0000}'..='\u{e007f}' => {}
                 c => out.push(c),
@@ -91,6 +94,11 @@ mod tests {
     fn joined_emoji_are_shown_one_by_one_and_scripts_keep_their_joiner() {
         assert_eq!(sanitize("\u{1f469}\u{200d}\u{1f467}"), "\u{1f469}\u{1f467}");
         assert_eq!(sanitize("\u{915}\u{94d}\u{200d}\u{937}"), "\u{915}\u{94d}\u{200d}\u{937}");
+    }
+
+    #[test]
+    fn flags_are_their_letters() {
+        assert_eq!(sanitize("\u{1f1eb}\u{1f1f7}\u{1f1e9}\u{1f1ea}"), "FRDE");
     }
 
     #[test]

@@ -119,6 +119,8 @@ fn on_generation(state: &mut State, event: GenerationEvent, now: Instant, effect
                 header.thinking_time += since_last;
             }
             state.conversation.add_token(block, &token, took);
+            // New text does not carry away what is looked at.
+            super::panels::show_token(state);
             chats::said(state, &token.text, &token.thinking, effects);
         }
         GenerationEvent::TrailingText { thinking, text, .. } => {

@@ -132,8 +132,8 @@ fn go(state: &mut State, step: Step) {
     show_token(state);
 }
 
-/// The chart and the token's words are in view: where the column has no chart, it opens.
-fn show_token(state: &mut State) {
+/// The chart and the words of the token that is looked at, if one is, are in view: where the column has no chart, it opens.
+pub(super) fn show_token(state: &mut State) {
     let (Some((block, index)), Some(cursor)) = (state.token(), state.panels.cursor) else { return };
     let token = block.trace().tokens()[index];
     let layout = state.layout();
