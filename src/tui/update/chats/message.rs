@@ -1,0 +1,189 @@
+//! What is done to the message that is selected: edited, answered again, gone on with, left for another version, deleted.
+
+use std::time::Instant;
+
+use crate::store::Record;
+
+use super::super::super::chats::{Deleted, Redo};
+use super::super::super::clipboard::harmless;
+use super::super::super::composer::Draft;
+use super::super::super::event::Effect;
+use super::super::super::keys::{Action, Context};
+use super::super::super::state::State;
+use super::super::replay;
+use super::super::send::{submit, typed};
+use super::{BUSY, record, refresh, select, select_by, undo};
+
+pub(super) fn act_on_message(
+    state: &mut State,
+    id: u32,
+    action: Action,
+    now: Instant,
+    effects: &mut Vec<Effect>,
+) -> bool {
+    match action {
+        Action::MessageUp => select_by(state, -1),
+        Action::MessageDown => select_by(state, 1),
+        Action::CopyMessage => {
+            let text = state.chats.tree.message(id).map(|message| message.text.clone()).unwrap_or_default();
+            effects.push(Effect::Copy(harmless(&text)));
+        }
+        Action::LeaveMessage | Action::Escape => {
+            state.chats.selected = None;
+            state.conversation.follow();
+        }
+        Action::EditMessage
+        | Action::AnswerAgain
+        | Action::GoOn
+        | Action::Branch
+        | Action::DeleteMessage
+        | Action::UndoDelete
+        | Action::PreviousVersion
+        | Action::NextVersion
+            if state.replay.is_some() =>
+        {
+            replay::say_that_nobody_answers(state);
+        }
+        Action::EditMessage
+        | Action::AnswerAgain
+        | Action::GoOn
+        | Action::Branch
+        | Action::DeleteMessage
+        | Action::UndoDelete
+        | Action::PreviousVersion
+        | Action::NextVersion
+            if state.busy() || state.snapshot().is_none() || !state.queue.is_empty() =>
+        {
+            let reason = if state.busy() { BUSY } else { "the model is not ready yet" };
+            state.hint = Some(reason.to_owned());
+        }
+        Action::EditMessage => edit(state, id, now),
+        Action::AnswerAgain => answer_again(state, id, now, effects),
+        Action::GoOn => go_on(state, id, now, effects),
+        Action::Branch => branch(state, id, effects),
+        Action::DeleteMessage => delete_message(state, id, effects),
+        Action::UndoDelete => state.hint = undo(state, effects).unwrap_or_else(Some),
+        Action::PreviousVersion => switch(state, id, -1, effects),
+        Action::NextVersion => switch(state, id, 1, effects),
+        _ => return false,
+    }
+    true
+}
+
+/// The message comes into the composer; what is sent stands beside it.
+fn edit(state: &mut State, id: u32, now: Instant) {
+    let Some(message) = state.chats.tree.message(id).filter(|message| message.answer.is_none()) else {
+        state.hint = Some("an answer is not edited; r answers again".to_owned());
+        return;
+    };
+    let text = message.text.clone();
+    state.composer.clear();
+    // What was a file or a long paste is one again.
+    if message_is_long(&text) {
+        state.composer.paste(&text);
+    } else {
+        state.composer.insert(&text);
+    }
+    state.chats.redo = Some(Redo::Edit(id));
+    state.chats.selected = None;
+    typed(state, now);
+}
+
+/// Longer messages are edited as one unit, in bytes.
+fn message_is_long(text: &str) -> bool {
+    text.len() > 16 << 10
+}
+
+/// Another answer to the question of this answer, or to this question.
+pub(super) fn answer_again(state: &mut State, id: u32, now: Instant, effects: &mut Vec<Effect>) {
+    let question = state.chats.tree.message(id).and_then(|message| match message.answer {
+        Some(_) => state.chats.tree.message(message.parent?),
+        None => Some(message),
+    });
+    let Some(question) = question.filter(|message| message.answer.is_none()) else {
+        state.hint = Some("this answer has no question".to_owned());
+        return;
+    };
+    let (id, text) = (question.id, question.text.clone());
+    submit_as(state, Redo::Again(id), &text, now, effects);
+}
+
+/// A cut answer goes on.
+pub(super) fn go_on(state: &mut State, id: u32, now: Instant, effects: &mut Vec<Effect>) {
+    let Some(message) = state.chats.tree.message(id).filter(|message| message.answer.is_some()) else {
+        return answer_again(state, id, now, effects);
+    };
+    if message.text.is_empty() {
+        return answer_again(state, id, now, effects);
+    }
+    if state.chats.tree.head() != Some(id) {
+        state.hint = Some("only the last answer can go on; b branches here".to_owned());
+        return;
+    }
+    let question = message.parent.and_then(|parent| state.chats.tree.message(parent));
+    let text = question.map(|question| question.text.clone()).unwrap_or_default();
+    submit_as(state, Redo::Continue(id), &text, now, effects);
+}
+
+fn submit_as(state: &mut State, redo: Redo, text: &str, now: Instant, effects: &mut Vec<Effect>) {
+    if state.busy() || state.snapshot().is_none() || !state.queue.is_empty() {
+        state.hint = Some(if state.busy() { BUSY } else { "the model is not ready yet" }.to_owned());
+        return;
+    }
+    state.chats.redo = Some(redo);
+    state.chats.selected = None;
+    state.conversation.follow();
+    submit(state, &Draft::verbatim(text), now, effects);
+}
+
+/// What is sent next follows this answer, or stands in the place of this question.
+fn branch(state: &mut State, id: u32, effects: &mut Vec<Effect>) {
+    let Some(message) = state.chats.tree.message(id) else { return };
+    let head = if message.answer.is_some() { Some(id) } else { message.parent };
+    record(state, Record::Head(head), effects);
+    state.chats.selected = None;
+    refresh(state);
+    state.conversation.follow();
+    state.hint = Some("the next message begins a branch here; what came after is kept".to_owned());
+}
+
+fn delete_message(state: &mut State, id: u32, effects: &mut Vec<Effect>) {
+    let shown: Vec<u32> = state.conversation.blocks().iter().filter_map(|block| block.message).collect();
+    let below = shown.iter().skip_while(|message| **message != id).count().saturating_sub(1);
+    record(state, Record::Delete(id), effects);
+    state.chats.deleted.push(Deleted::Message(id));
+    refresh(state);
+    // Where it stood, or what is last now.
+    let messages: Vec<u32> = state.conversation.blocks().iter().filter_map(|block| block.message).collect();
+    let at = shown.iter().position(|message| *message == id).unwrap_or(0).min(messages.len().saturating_sub(1));
+    state.chats.selected = None;
+    if let Some(id) = messages.get(at) {
+        select(state, *id);
+    }
+    let what = match below {
+        0 => "deleted".to_owned(),
+        1 => "deleted with the message below".to_owned(),
+        below => format!("deleted with {below} messages below"),
+    };
+    let key = state.keys.key(Context::Message, Action::UndoDelete).filter(|_| state.chats.selected.is_some());
+    let key = key.unwrap_or_else(|| "/undo".to_owned());
+    state.hint = Some(format!("{what}; {key} takes it back"));
+}
+
+/// Another message in the same place, with the newest that follows it.
+fn switch(state: &mut State, id: u32, step: isize, effects: &mut Vec<Effect>) {
+    let siblings = state.chats.tree.siblings(id);
+    let at = siblings.iter().position(|sibling| *sibling == id);
+    let next = at.and_then(|at| siblings.get(at.checked_add_signed(step)?)).copied();
+    let Some(next) = next else {
+        state.hint = Some(
+            if siblings.len() > 1 { "there is no other version that way" } else { "there is no other version" }
+                .to_owned(),
+        );
+        return;
+    };
+    let head = state.chats.tree.newest(Some(next));
+    record(state, Record::Head(head), effects);
+    refresh(state);
+    select(state, next);
+}
