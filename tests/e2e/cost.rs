@@ -197,7 +197,7 @@ fn the_chat_shows_what_an_answer_took_and_writes_it_down() {
     let mut command = CommandBuilder::new(env!("CARGO_BIN_EXE_ortalk"));
     command.args(["--temperature", "0"]);
     command.env("ORTALK_HOME", home.path());
-    let mut chat = Terminal::start(command, 120, 36);
+    let mut chat = Terminal::start(command, 120, 50);
     chat.wait_for("○ cpu");
     assert!(chat.screen().contains("no answer yet"), "{}", chat.screen());
     chat.send("What is the capital of France?\r");

@@ -57,25 +57,25 @@ fn a_short_question_runs_on_the_npu_and_a_long_paste_on_the_cpu() {
     chat.wait_for("cut off after 3 tokens");
     let screen = chat.screen();
     assert_shows(&screen, &["│ ○ npu  QNNExecutionProvider · emulated", " nodes · simulator on", "○ cpu  CPU · "]);
-    let route = ["37 prompt + 3 answer = 40 tokens", "✓ npu  first that fits · context 512", "✗ cpu  npu comes first"];
+    let route = ["tokens 37 prompt + 3 answer = 40", "rule   first that fits", "40/512  fits", "npu comes first"];
     assert_shows(&screen, &route);
     assert_shows(&screen, &["two-layers · npu emulated ", "/512"]);
 
     paste(&mut chat);
-    chat.wait_for("✓ cpu  first that fits · context 8192");
+    chat.wait_for("/8192  est.");
     chat.wait_for("○ cpu  CPUExecutionProvider");
     let screen = chat.screen();
     assert_shows(
         &screen,
-        &["✗ npu  7", " tokens, context of 512", "○ npu  QNN · emulated · ", "two-layers · cpu ", "/8192"],
+        &["✗ npu  ━", "/512", "○ npu  QNN · emulated · ", "two-layers · cpu ", "✓ cpu  ", "/8192"],
     );
 
     // By name it is the NPU, with what fits there, or nothing: the oldest turns stay out.
     chat.send("/npu Hi\r");
-    chat.wait_for("✓ npu  you asked for it · context 512");
-    chat.wait_for("✗ cpu  you asked for npu");
+    chat.wait_for("rule   you asked for it");
+    chat.wait_for("you asked for npu");
     chat.wait_for("○ npu  QNNExecutionProvider");
-    assert_shows(&chat.screen(), &["31 prompt + 3 answer = 34 tokens", "left out"]);
+    assert_shows(&chat.screen(), &["tokens 31 prompt + 3 answer = 34", "left out"]);
     finish(chat);
 }
 
@@ -137,9 +137,9 @@ fn an_answer_goes_on_when_the_npu_s_process_dies() {
 
     // The next answer says why it is not the NPU's; who names the NPU has it started again.
     chat.send("Hi\r");
-    chat.wait_for("✓ cpu  the only lane ready");
+    chat.wait_for("rule   the only lane ready");
     chat.send("/npu Hi\r");
-    chat.wait_for("✓ npu  you asked for it");
+    chat.wait_for("rule   you asked for it");
     chat.wait_for("● npu  QNNExecutionProvider");
     chat.send("\x1b");
     chat.wait_for("cancelled");

@@ -107,12 +107,13 @@ pub fn room(decision: &RoutingDecision) -> usize {
     decision.needed_tokens.saturating_sub(decision.prompt_tokens)
 }
 
-/// `need   37 prompt + 128 of 1024 answer = 165`
+/// `tokens 37 prompt + 128 of 1024 answer = 165`
 fn needed(decision: &RoutingDecision, skin: &Skin, columns: usize) -> Text {
     let room = room(decision);
+    let mut spans = vec![skin.dim(pad_right("tokens", NAME))];
     // Nobody here knows how a server's model cuts text.
-    let label = if decision.lane == LaneId::Remote { "est." } else { "need" };
-    let mut spans = vec![skin.dim(pad_right(label, NAME)), skin.number(decision.prompt_tokens.to_string())];
+    spans.extend((decision.lane == LaneId::Remote).then(|| skin.dim("est. ")));
+    spans.push(skin.number(decision.prompt_tokens.to_string()));
     spans.extend([skin.dim(" prompt + "), skin.number(room.to_string())]);
     let sum = [skin.dim(" answer = "), skin.number((decision.prompt_tokens + room).to_string())];
     let of = skin.dim(format!(" of {}", decision.answer_tokens));
