@@ -65,10 +65,7 @@ fn a_short_question_runs_on_the_npu_and_a_long_paste_on_the_cpu() {
     chat.wait_for("/8192  est.");
     chat.wait_for("○ cpu  CPUExecutionProvider");
     let screen = chat.screen();
-    assert_shows(
-        &screen,
-        &["✗ npu  ━", "/512", "○ npu  QNN · emulated · ", "two-layers · cpu ", "✓ cpu  ", "/8192"],
-    );
+    assert_shows(&screen, &["✗ npu  ━", "/512", "○ npu  QNN · emulated · ", "two-layers · cpu ", "✓ cpu  ", "/8192"]);
 
     // By name it is the NPU, with what fits there, or nothing: the oldest turns stay out.
     chat.send("/npu Hi\r");
