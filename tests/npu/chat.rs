@@ -29,7 +29,7 @@ fn open(columns: u16, rows: u16, max_tokens: usize) -> Terminal {
 /// What is typed shows where it would run, which is the NPU as soon as that is ready.
 fn type_when_the_npu_is_ready(chat: &mut Terminal, text: &str) {
     chat.send(text);
-    chat.wait_for("37 tokens, would run on npu emulated");
+    chat.wait_for("37 of 512 tokens, would run on npu emulated");
 }
 
 fn finish(mut chat: Terminal) {
