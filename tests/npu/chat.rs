@@ -57,7 +57,12 @@ fn a_short_question_runs_on_the_npu_and_a_long_paste_on_the_cpu() {
     chat.wait_for("cut off after 3 tokens");
     let screen = chat.screen();
     assert_shows(&screen, &["│ ○ npu  QNNExecutionProvider · emulated", " nodes · simulator on", "○ cpu  CPU · "]);
-    let route = ["tokens 37 prompt + 3 answer = 40", "rule   first that fits", "40/512  fits", "npu comes first"];
+    let route = [
+        "tokens 37 prompt + 3 answer = 40",
+        "rule   first that fits",
+        "✓ npu  ━───────  40/512  est. ",
+        "40/8192  npu comes first",
+    ];
     assert_shows(&screen, &route);
     assert_shows(&screen, &["two-layers · npu emulated ", "/512"]);
 
@@ -92,7 +97,7 @@ fn eighty_columns_show_it_in_a_strip() {
     for _ in 0..6 {
         chat.send("\t");
         std::thread::sleep(Duration::from_millis(300));
-        if chat.screen().contains(" tokens, context of 512") {
+        if chat.screen().contains("/512  too long") {
             return finish(chat);
         }
     }
