@@ -70,7 +70,18 @@ fn a_short_question_runs_on_the_npu_and_a_long_paste_on_the_cpu() {
     chat.wait_for("/8192  est.");
     chat.wait_for("○ cpu  CPUExecutionProvider");
     let screen = chat.screen();
-    assert_shows(&screen, &["✗ npu  ━", "/512", "○ npu  QNN · emulated · ", "two-layers · cpu ", "✓ cpu  ", "/8192"]);
+    assert_shows(
+        &screen,
+        &[
+            "✗ npu  ━",
+            "/512  too long",
+            "rule   first that fits",
+            "○ npu  QNN · emulated · ",
+            "two-layers · cpu ",
+            "✓ cpu  ",
+            "/8192",
+        ],
+    );
 
     // By name it is the NPU, with what fits there, or nothing: the oldest turns stay out.
     chat.send("/npu Hi\r");
@@ -140,8 +151,10 @@ fn an_answer_goes_on_when_the_npu_s_process_dies() {
     // The next answer says why it is not the NPU's; who names the NPU has it started again.
     chat.send("Hi\r");
     chat.wait_for("rule   the only lane ready");
+    chat.wait_for("✓ cpu  ");
     chat.send("/npu Hi\r");
     chat.wait_for("rule   you asked for it");
+    chat.wait_for("✓ npu  ");
     chat.wait_for("● npu  QNNExecutionProvider");
     chat.send("\x1b");
     chat.wait_for("cancelled");

@@ -88,8 +88,10 @@ fn is_of(value: &Value, kind: &Value) -> bool {
         "boolean" => value.is_boolean(),
         "null" => value.is_null(),
         "number" => value.is_number(),
-        // JSON Schema, 6.1.1: any number with a zero fractional part; `-0` is one, and serde_json reads it as a float.
-        "integer" => value.as_f64().is_some_and(|number| number.fract() == 0.0),
+        // `-0` is one by JSON Schema, 6.1.1, and serde_json reads it as a float.
+        "integer" => {
+            value.is_i64() || value.is_u64() || value.as_f64().is_some_and(|n| n == 0.0 && n.is_sign_negative())
+        }
         kind => panic!("the validator does not know the type '{kind}'"),
     }
 }
