@@ -28,8 +28,8 @@ pub enum Record {
     Answer { id: u32, parent: Option<u32>, time: DateTime<Utc>, model: String },
     /// The lane that answers from here on. `why` is there when the answer moved to it from another one.
     Lane { id: u32, lane: String, emulated: bool, why: Option<String> },
-    /// What an answer goes on with.
-    Text { id: u32, text: String, thinking: String },
+    /// What an answer goes on with. `token` is there where it is the text of one token, whose time is known.
+    Text { id: u32, text: String, thinking: String, token: Option<TokenTime> },
     /// An answer that had ended goes on.
     Continue { id: u32 },
     /// An answer is over.
@@ -40,6 +40,38 @@ pub enum Record {
     Delete(u32),
     /// It is back.
     Restore(u32),
+}
+
+/// When a token came.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TokenTime {
+    /// Since the token before it; of the first one since the question was sent.
+    pub took: Duration,
+    /// It is part of the thinking, whether or not it gave text of it.
+    pub thinks: bool,
+}
+
+/// Steps in which a token's time is kept, in microseconds: finer than what moves it by chance.
+const TIME_STEP: u64 = 10;
+/// No token takes longer, in milliseconds; a larger number is damage.
+const LONGEST_TOKEN: f64 = 1e9;
+
+impl TokenTime {
+    /// As it is kept.
+    pub fn new(took: Duration, thinks: bool) -> Self {
+        let micros = u64::try_from(took.as_micros()).unwrap_or(u64::MAX).min((LONGEST_TOKEN * 1000.0) as u64);
+        Self { took: Duration::from_micros((micros + TIME_STEP / 2) / TIME_STEP * TIME_STEP), thinks }
+    }
+
+    fn parse(ms: f64, thinks: bool) -> Option<Self> {
+        (0.0..=LONGEST_TOKEN)
+            .contains(&ms)
+            .then(|| Self::new(Duration::from_micros((ms * 1000.0).round() as u64), thinks))
+    }
+
+    fn milliseconds(self) -> f64 {
+        self.took.as_micros() as f64 / 1000.0
+    }
 }
 
 /// How an answer ended, and what was measured of it.
@@ -94,6 +126,8 @@ struct Line {
     shown: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     thinking: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ms: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     finish: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -150,8 +184,15 @@ impl Record {
             Self::Lane { id, lane, emulated, why } => {
                 Line { lane: Some(lane.clone()), emulated: *emulated, why: why.clone(), ..of("lane", Some(*id)) }
             }
-            Self::Text { id, text, thinking } => {
-                Line { text: filled(text), thinking: filled(thinking), ..of("text", Some(*id)) }
+            Self::Text { id, text, thinking, token } => {
+                let thinks = token.is_some_and(|token| token.thinks);
+                Line {
+                    text: filled(text),
+                    // Of a token that thinks it is there, whatever it says.
+                    thinking: if thinks { Some(thinking.clone()) } else { filled(thinking) },
+                    ms: token.map(TokenTime::milliseconds),
+                    ..of("text", Some(*id))
+                }
             }
             Self::Continue { id } => of("continue", Some(*id)),
             Self::End { id, end } => Line {
@@ -201,6 +242,10 @@ impl Line {
             }
             "text" => Record::Text {
                 id: id()?,
+                token: match self.ms {
+                    Some(ms) => Some(TokenTime::parse(ms, self.thinking.is_some()).ok_or(damaged)?),
+                    None => None,
+                },
                 text: self.text.unwrap_or_default(),
                 thinking: self.thinking.unwrap_or_default(),
             },
@@ -254,7 +299,17 @@ pub mod tests {
     }
 
     pub fn text(id: u32, text: &str) -> Record {
-        Record::Text { id, text: text.into(), thinking: String::new() }
+        Record::Text { id, text: text.into(), thinking: String::new(), token: None }
+    }
+
+    pub fn token(id: u32, text: &str, took_us: u64) -> Record {
+        let token = Some(TokenTime::new(Duration::from_micros(took_us), false));
+        Record::Text { id, text: text.into(), thinking: String::new(), token }
+    }
+
+    pub fn thought(id: u32, thinking: &str, took_us: u64) -> Record {
+        let token = Some(TokenTime::new(Duration::from_micros(took_us), true));
+        Record::Text { id, text: String::new(), thinking: thinking.into(), token }
     }
 
     pub fn end(id: u32, finish: &str) -> Record {
@@ -302,10 +357,13 @@ pub mod tests {
                 r#"{"kind":"lane","id":1,"lane":"npu","emulated":true}"#,
             ),
             (
-                Record::Text { id: 1, text: String::new(), thinking: "Hm".into() },
+                Record::Text { id: 1, text: String::new(), thinking: "Hm".into(), token: None },
                 r#"{"kind":"text","id":1,"thinking":"Hm"}"#,
             ),
-            (text(1, "Paris"), r#"{"kind":"text","id":1,"text":"Paris"}"#),
+            (thought(1, "", 40_000), r#"{"kind":"text","id":1,"thinking":"","ms":40.0}"#),
+            (token(1, "Paris", 7_614), r#"{"kind":"text","id":1,"text":"Paris","ms":7.61}"#),
+            (token(1, "", 7_600), r#"{"kind":"text","id":1,"ms":7.6}"#),
+            (text(1, "."), r#"{"kind":"text","id":1,"text":"."}"#),
             (
                 Record::Lane { id: 1, lane: "cpu".into(), emulated: false, why: Some("it hung".into()) },
                 r#"{"kind":"lane","id":1,"lane":"cpu","why":"it hung"}"#,
@@ -351,6 +409,8 @@ pub mod tests {
             r#"{"kind":"user","id":1,"time":"yesterday","text":"x"}"#,
             r#"{"kind":"user","id":1,"time":"2026-03-04T05:06:07Z"}"#,
             r#"{"kind":"text"}"#,
+            r#"{"kind":"text","id":1,"text":"x","ms":-1}"#,
+            r#"{"kind":"text","id":1,"text":"x","ms":1e12}"#,
             r#"{"kind":"end","id":1,"finish":"stop","ttft_ms":-1}"#,
             r#"{"kind":"end","id":1}"#,
         ] {
