@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 
-use super::record::End;
+use super::record::{End, Shown};
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct Message {
@@ -12,8 +12,8 @@ pub struct Message {
     pub parent: Option<u32>,
     pub time: DateTime<Utc>,
     pub text: String,
-    /// What stands on the screen, where that is shorter than the text.
-    pub shown: Option<String>,
+    /// What stands on the screen, where that is not the text.
+    pub shown: Option<Shown>,
     /// Of an answer; a question has none.
     pub answer: Option<Answer>,
     /// It is left out, with all that follows it.
@@ -89,6 +89,11 @@ impl Answer {
 }
 
 impl Message {
+    /// What stands on the screen.
+    pub fn shown(&self) -> &str {
+        self.shown.as_ref().map_or(&self.text, |shown| &shown.text)
+    }
+
     /// How an answer came to be, in order; a question has nothing of that.
     pub fn pieces(&self) -> impl Iterator<Item = Piece<'_>> {
         let (steps, thinking) = match &self.answer {

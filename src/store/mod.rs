@@ -29,7 +29,7 @@ pub use file::Appender;
 pub use library::{Found, Library, Snippet};
 pub use message::{Answer, Made, Message, Piece};
 pub use read::{LeftOut, Reading, read};
-pub use record::{End, Record, TokenTime, Unreadable, VERSION, timestamp};
+pub use record::{End, LongPiece, Record, Shown, TokenTime, Unreadable, VERSION, timestamp};
 pub use tree::Tree;
 
 const EXTENSION: &str = "jsonl";

@@ -22,8 +22,8 @@ pub enum Record {
     System(Option<String>),
     /// What a person calls the conversation.
     Title(String),
-    /// A message of the person's, which becomes the head. `shown` is what stands on the screen, where that is shorter.
-    Question { id: u32, parent: Option<u32>, time: DateTime<Utc>, text: String, shown: Option<String> },
+    /// A message of the person's, which becomes the head.
+    Question { id: u32, parent: Option<u32>, time: DateTime<Utc>, text: String, shown: Option<Shown> },
     /// The beginning of an answer, which becomes the head.
     Answer { id: u32, parent: Option<u32>, time: DateTime<Utc>, model: String },
     /// The lane that answers from here on. `why` is there when the answer moved to it from another one.
@@ -40,6 +40,26 @@ pub enum Record {
     Delete(u32),
     /// It is back.
     Restore(u32),
+}
+
+/// What stands on the screen in the place of a question's text, where that has long pieces.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Shown {
+    pub text: String,
+    /// In the order of their places. Conversations that were kept before have none.
+    pub pieces: Vec<LongPiece>,
+}
+
+/// A paste or a file, and the label that stands for it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LongPiece {
+    /// Bytes of the label, in what is shown.
+    pub label: (usize, usize),
+    /// Bytes of what it stands for, in the text.
+    pub text: (usize, usize),
+    /// The path of a file, as it was typed; `None` for a paste.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub file: Option<String>,
 }
 
 /// When a token came.
@@ -124,6 +144,8 @@ struct Line {
     text: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     shown: Option<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pieces: Vec<LongPiece>,
     #[serde(skip_serializing_if = "Option::is_none")]
     thinking: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -172,7 +194,8 @@ impl Record {
                 parent: *parent,
                 time: Some(timestamp(*time)),
                 text: Some(text.clone()),
-                shown: shown.clone(),
+                shown: shown.as_ref().map(|shown| shown.text.clone()),
+                pieces: shown.as_ref().map(|shown| shown.pieces.clone()).unwrap_or_default(),
                 ..of("user", Some(*id))
             },
             Self::Answer { id, parent, time, model } => Line {
@@ -229,7 +252,7 @@ impl Line {
                 parent: optional(self.parent)?,
                 time: time()?,
                 text: self.text.ok_or(damaged)?,
-                shown: self.shown,
+                shown: self.shown.map(|text| Shown { text, pieces: self.pieces }),
             },
             "assistant" => Record::Answer {
                 id: id()?,
@@ -343,10 +366,13 @@ pub mod tests {
                     id: 2,
                     parent: Some(1),
                     time: then(),
-                    text: "a.txt:\n...".into(),
-                    shown: Some("[a.txt, 4 kB]".into()),
+                    text: "a.txt:\n```txt\nA long text.\n```\n\nSum up a.txt".into(),
+                    shown: Some(Shown {
+                        text: "Sum up [a.txt, 13 B]".into(),
+                        pieces: vec![LongPiece { label: (7, 20), text: (14, 27), file: Some("a.txt".into()) }],
+                    }),
                 },
-                r#"{"kind":"user","id":2,"parent":1,"time":"2026-03-04T05:06:07Z","text":"a.txt:\n...","shown":"[a.txt, 4 kB]"}"#,
+                r#"{"kind":"user","id":2,"parent":1,"time":"2026-03-04T05:06:07Z","text":"a.txt:\n```txt\nA long text.\n```\n\nSum up a.txt","shown":"Sum up [a.txt, 13 B]","pieces":[{"label":[7,20],"text":[14,27],"file":"a.txt"}]}"#,
             ),
             (
                 answer(1, 0),
@@ -409,6 +435,7 @@ pub mod tests {
             r#"{"kind":"user","id":1,"time":"yesterday","text":"x"}"#,
             r#"{"kind":"user","id":1,"time":"2026-03-04T05:06:07Z"}"#,
             r#"{"kind":"text"}"#,
+            r#"{"kind":"user","id":1,"time":"2026-03-04T05:06:07Z","text":"x","shown":"x","pieces":[{"label":[0]}]}"#,
             r#"{"kind":"text","id":1,"text":"x","ms":-1}"#,
             r#"{"kind":"text","id":1,"text":"x","ms":1e12}"#,
             r#"{"kind":"end","id":1,"finish":"stop","ttft_ms":-1}"#,

@@ -208,7 +208,7 @@ impl Tree {
             return Some(title.clone());
         }
         let first = self.path().first().copied().or_else(|| self.visible().next())?;
-        first_words(first.shown.as_ref().unwrap_or(&first.text))
+        first_words(first.shown())
     }
 
     /// Records that make this tree again.

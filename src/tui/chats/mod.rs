@@ -213,8 +213,7 @@ pub fn show(conversation: &mut Conversation, tree: &Tree) {
     conversation.truncate(kept);
     for message in next {
         let Some(answer) = &message.answer else {
-            let shown = message.shown.as_ref().unwrap_or(&message.text);
-            let block = conversation.ask(shown, message.text.clone());
+            let block = conversation.ask(message.shown(), message.text.clone());
             conversation.set_message(block, message.id);
             continue;
         };

@@ -317,6 +317,58 @@ fn an_edited_question_stands_beside_the_first_one() {
 }
 
 #[test]
+fn a_question_comes_back_as_it_was_typed() {
+    let mut kept = Kept::new();
+    let long = "line\n".repeat(20);
+    kept.press('>');
+    let effects = kept.desk.event(Event::Paste(long.clone()));
+    kept.done(effects);
+    let effects = kept.send("?");
+    assert_eq!(said(&effects), [(USER, format!(">{long}?").as_str())]);
+    kept.answer("first", FinishReason::Stop);
+    // In this session and in a later one.
+    let mut later = Kept::new();
+    later.file.records = kept.file.records.clone();
+    later.news(News::Kept(Report::Opened(Box::new(opened("id", kept.file.tree())))));
+    for kept in [&mut kept, &mut later] {
+        kept.alt_up();
+        kept.press('k');
+        let effects = kept.press('e');
+        let [Effect::CountTokens(inset)] = effects.as_slice() else { panic!("{effects:?}") };
+        assert_eq!((inset.content.as_str(), inset.file.as_deref()), (long.as_str(), None));
+        assert!(
+            kept.desk.state.composer.text().starts_with(">[pasted 100 B, est."),
+            "{}",
+            kept.desk.state.composer.text()
+        );
+        let effects = kept.send("!");
+        assert_eq!(said(&effects), [(USER, format!(">{long}?!").as_str())]);
+    }
+}
+
+/// One that ortalk kept before it kept the pieces.
+#[test]
+fn a_question_whose_pieces_are_not_known_comes_back_as_it_was_sent() {
+    let mut kept = Kept::new();
+    let text = "a.txt:\n```\nx\n```\n\na.txt";
+    let line =
+        serde_json::json!({"kind": "user", "id": 0, "time": "2026-03-04T05:06:07Z", "text": text, "shown": "[a.txt]"});
+    kept.file.records = vec![Record::parse(line.to_string().as_bytes()).unwrap()];
+    kept.news(News::Kept(Report::Opened(Box::new(opened("id", kept.file.tree())))));
+    assert_eq!(kept.shown(), ["[a.txt]"]);
+    kept.alt_up();
+    kept.press('e');
+    assert_eq!(kept.desk.state.composer.text(), text);
+    // A command is none where it was a message.
+    let mut kept = Kept::new();
+    kept.ask("/cpu /clear", "yes");
+    kept.alt_up();
+    kept.press('k');
+    kept.press('e');
+    assert_eq!(kept.desk.state.composer.text(), " /clear");
+}
+
+#[test]
 fn editing_can_be_given_up() {
     let mut kept = Kept::new();
     kept.ask("one", "first");

@@ -61,8 +61,7 @@ pub(super) fn begin(state: &mut State, question: &Draft, model: String, effects:
         Some(Redo::Again(id)) => id,
         _ => {
             let id = state.chats.tree.next_id();
-            let (text, shown) = (question.sent(), question.text().to_owned());
-            let shown = (shown != text).then_some(shown);
+            let (text, shown) = question.kept();
             record(state, Record::Question { id, parent, time, text, shown }, effects);
             id
         }
