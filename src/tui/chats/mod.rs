@@ -79,6 +79,8 @@ pub enum News {
 pub enum Redo {
     /// It stands beside this question.
     Edit(u32),
+    /// What is typed is kept in the place of this answer, beside it; nobody is asked.
+    Rewrite(u32),
     /// This question gets another answer.
     Again(u32),
     /// This answer goes on.
@@ -172,7 +174,7 @@ impl Chats {
         // A question that is not typed again names no lane.
         let (above, question, lane) = match self.redo {
             None => (blocks, Some(message), lane),
-            Some(Redo::Edit(id)) => (place(id), Some(message), lane),
+            Some(Redo::Edit(id) | Redo::Rewrite(id)) => (place(id), Some(message), lane),
             Some(Redo::Again(id)) => (place(id), Some(typed.clone()), None),
             Some(Redo::Continue(id)) => (place(id) + 1, None, None),
         };
@@ -182,6 +184,9 @@ impl Chats {
         Ask { turns, continues, lane }
     }
 }
+
+/// How an answer ended that a person wrote.
+pub const EDITED: &str = "edited";
 
 /// What is asked of the engine.
 pub struct Ask {
@@ -218,7 +223,11 @@ pub fn show(conversation: &mut Conversation, tree: &Tree) {
             continue;
         };
         let end = answer.end.as_ref();
-        let level = if end.is_some_and(|end| end.finish == "error") { Level::Error } else { Level::Warning };
+        let level = match end.map(|end| end.finish.as_str()) {
+            Some("error") => Level::Error,
+            Some(EDITED) => Level::Info,
+            _ => Level::Warning,
+        };
         let header = AnswerHeader {
             model: answer.model.clone(),
             lane: answer.lane().and_then(LaneId::named),

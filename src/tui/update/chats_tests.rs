@@ -372,15 +372,57 @@ fn a_question_whose_pieces_are_not_known_comes_back_as_it_was_sent() {
 fn editing_can_be_given_up() {
     let mut kept = Kept::new();
     kept.ask("one", "first");
-    kept.alt_up();
-    kept.press('e');
-    assert_eq!(kept.hint(), "an answer is not edited; r answers again");
-    kept.press('k');
-    kept.press('e');
-    kept.key(KeyCode::Esc);
-    assert!(kept.desk.state.composer.is_empty() && kept.desk.state.chats.redo.is_none());
+    for key in ['j', 'k'] {
+        kept.alt_up();
+        kept.press(key);
+        kept.press('e');
+        assert!(!kept.desk.state.composer.is_empty());
+        kept.key(KeyCode::Esc);
+        assert!(kept.desk.state.composer.is_empty() && kept.desk.state.chats.redo.is_none());
+    }
     let effects = kept.send("two");
     assert_eq!(said(&effects).len(), 3);
+}
+
+/// What a person writes in its place is another version: the model goes on from it, and believes that it has said so.
+#[test]
+fn an_edited_answer_stands_beside_the_first_one() {
+    let mut kept = Kept::new();
+    kept.ask("one", "first");
+    kept.ask("two", "second");
+    kept.alt_up();
+    kept.press('e');
+    assert_eq!(kept.desk.state.composer.text(), "second");
+    // Letters are letters; nobody is asked what it would cost, and nothing is attached.
+    assert_eq!(kept.send(""), []);
+    assert_eq!(kept.hint(), "nothing of the answer was changed; Esc leaves it as it is");
+    for c in " d@x ".chars() {
+        assert_eq!(kept.press(c), [], "{c}");
+    }
+    kept.desk.wait(1000);
+    assert_eq!(kept.desk.event(Event::Tick), []);
+    let effects = kept.key(KeyCode::Enter);
+    assert_eq!(submitted(&effects), None);
+    assert_eq!(kept.shown(), ["one", "first", "two", "second d@x "]);
+    assert_eq!(kept.hint(), "kept as another version; m goes on from it, Left shows the old");
+    // It is no message that was sent.
+    assert_eq!(kept.desk.remembered, ["one", "two"]);
+    let effects = kept.press('m');
+    let request = submitted(&effects).unwrap();
+    assert!(request.continue_last);
+    assert_eq!(said(&effects)[2..], [(USER, "two"), (ASSISTANT, "second d@x ")]);
+    kept.answer("and more", FinishReason::Stop);
+    assert_eq!(kept.shown()[3], "second d@x and more");
+    kept.alt_up();
+    kept.press('h');
+    assert_eq!(kept.shown()[3], "second");
+    // Nothing is no answer.
+    kept.press('e');
+    for _ in 0.."second".len() {
+        kept.key(KeyCode::Backspace);
+    }
+    assert_eq!(kept.key(KeyCode::Enter), []);
+    assert_eq!(kept.shown()[3], "second");
 }
 
 #[test]
@@ -475,7 +517,8 @@ fn a_deleted_message_comes_back() {
     kept.alt_up();
     kept.press('k');
     kept.press('d');
-    assert_eq!((kept.shown(), kept.hint()), (vec!["one", "first"], "deleted with the message below; u takes it back"));
+    let expected = "'two' and the one below are deleted; u takes it back";
+    assert_eq!((kept.shown(), kept.hint()), (vec!["one", "first"], expected));
     let effects = {
         kept.key(KeyCode::Esc);
         kept.send("three")
@@ -731,6 +774,7 @@ fn keys_of_a_message_are_no_letters_and_typing_goes_on_after_it() {
     kept.alt_up();
     kept.press('x');
     assert!(kept.desk.state.composer.is_empty());
+    assert_eq!(kept.hint(), "'x' does nothing to a message; Esc goes back to typing");
     kept.press('q');
     kept.press('x');
     assert_eq!(kept.desk.state.composer.text(), "x");

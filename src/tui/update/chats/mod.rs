@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use crate::engine::LaneId;
 use crate::ledger::Total;
-use crate::store::{End, Record, TokenTime, export};
+use crate::store::{End, Message, Record, TokenTime, export};
 
 use super::super::answer::Answer;
 use super::super::chats::{self, Deleted, Redo, Wish};
@@ -26,6 +26,7 @@ use list::{act_on_list, open_list};
 use message::{act_on_message, answer_again, go_on};
 
 pub(super) use list::type_into_list;
+pub(super) use message::keep_rewritten;
 pub(super) use news::on_news;
 
 /// Something happened to the conversation.
@@ -53,7 +54,7 @@ pub(super) fn begin(state: &mut State, question: &Draft, model: String, effects:
         return block;
     }
     let parent = match redo {
-        Some(Redo::Edit(id)) => state.chats.tree.message(id).and_then(|message| message.parent),
+        Some(Redo::Edit(id) | Redo::Rewrite(id)) => state.chats.tree.message(id).and_then(|message| message.parent),
         Some(Redo::Again(id)) => Some(id),
         Some(Redo::Continue(_)) | None => state.chats.tree.head(),
     };
@@ -302,6 +303,16 @@ fn save(state: &mut State, effects: &mut Vec<Effect>) -> Done {
     Ok(Some("saved from now on, with what was said so far".to_owned()))
 }
 
+/// What is typed stands in the place of another message.
+fn is_editing(state: &State) -> bool {
+    matches!(state.chats.redo, Some(Redo::Edit(_) | Redo::Rewrite(_)))
+}
+
+/// An answer is being edited: what is typed is no message and no command.
+pub(super) fn is_rewriting(state: &State) -> bool {
+    matches!(state.chats.redo, Some(Redo::Rewrite(_)))
+}
+
 const BUSY: &str = "an answer is running; Ctrl-C cancels it";
 
 /// The blocks follow the tree.
@@ -311,11 +322,12 @@ fn refresh(state: &mut State) {
     match state.chats.answered.and_then(|id| state.conversation.block_of(id)) {
         Some(block) => state.answer.iter_mut().for_each(|answer| answer.block = block),
         None => {
-            let path = state.chats.tree.path();
-            let last = path.into_iter().rev().find(|message| message.answer.is_some());
-            state.chats.answered = last.map(|message| message.id);
-            let block = state.chats.answered.and_then(|id| state.conversation.block_of(id));
-            state.answer = last.zip(block).and_then(|(message, block)| Answer::kept(block, message, state.now));
+            let kept = |message: &Message| {
+                let block = state.conversation.block_of(message.id)?;
+                Some((message.id, Answer::kept(block, message, state.now)?))
+            };
+            let last = state.chats.tree.path().into_iter().rev().find_map(kept);
+            (state.chats.answered, state.answer) = last.unzip();
             state.bill = None;
         }
     }
@@ -364,7 +376,7 @@ pub(super) fn act(state: &mut State, action: Action, now: Instant, effects: &mut
         Action::SelectPrevious => select_by(state, -1),
         Action::SelectNext => select_by(state, 1),
         // Esc gives up what was to be edited, after what covers it.
-        Action::Escape if state.overlay.is_none() && matches!(state.chats.redo, Some(Redo::Edit(_))) => {
+        Action::Escape if state.overlay.is_none() && is_editing(state) => {
             state.chats.redo = None;
             state.composer.clear();
             typed(state, now);
