@@ -5,7 +5,7 @@ use pretty_assertions::assert_eq;
 
 use super::conversation::Kind;
 use super::event::{Effect, Event};
-use super::fixtures::{ANSWER, Desk, decision, ms, snapshot, snapshot_with};
+use super::fixtures::{ANSWER, Desk, decision, ms, snapshot, snapshot_with, snapshot_with_server};
 use super::state::Overlay;
 use super::view::tests::screens;
 use crate::engine::{
@@ -208,6 +208,62 @@ fn what_stands_in_the_way_of_a_race_is_said() {
     alone.send("/race hi");
     let said = alone.state.conversation.blocks().last().unwrap().shown().to_owned();
     assert_eq!(said, "a race is between two lanes at least, and only cpu can run (npu: no NPU here)");
+}
+
+/// The fixture's lanes, and a server.
+fn with_a_server() -> Desk {
+    let mut desk = Desk::ready();
+    desk.event(Event::Snapshot(snapshot_with_server()));
+    desk
+}
+
+#[test]
+fn lanes_are_named_before_the_message() {
+    for typed in ["/race cpu,remote Who?", "/race --lanes cpu,remote Who?"] {
+        let mut desk = with_a_server();
+        let plan = start(&mut desk, typed);
+        let lanes: Vec<LaneId> = plan.start.entrants.iter().map(|entrant| entrant.lane).collect();
+        assert_eq!((lanes, plan.start.prompt.as_str()), (vec![CPU, LaneId::Remote], "Who?"), "{typed}");
+    }
+    // Without names, those of this machine.
+    let plan = start(&mut with_a_server(), "/race Who?");
+    assert_eq!(plan.start.entrants.iter().map(|entrant| entrant.lane).collect::<Vec<_>>(), [NPU, CPU]);
+}
+
+#[test]
+fn a_name_that_is_no_lane_is_quoted_and_what_was_typed_stays() {
+    for (typed, hint) in [
+        ("/race cpu,gpu Who?", "'gpu' is no lane; there are npu, cpu, remote, named as in /race npu,cpu,remote"),
+        ("/race --lanes npx", "'npx' is no lane; there are npu, cpu, remote, named as in /race npu,cpu,remote"),
+    ] {
+        let mut desk = with_a_server();
+        assert_eq!(desk.send(typed), [], "{typed}");
+        assert_eq!((desk.state.hint.as_deref(), desk.state.composer.text()), (Some(hint), typed));
+    }
+    for (typed, notice) in [
+        ("/race --lanes cpu Who?", "a race is between two lanes at least; cpu was named alone"),
+        ("/race cpu,cpu Who?", "cpu was named twice; a race is between different lanes"),
+    ] {
+        let mut desk = with_a_server();
+        assert_eq!(desk.send(typed), [], "{typed}");
+        assert_eq!(desk.state.conversation.blocks().last().unwrap().shown(), notice);
+        assert_eq!(desk.state.composer.text(), typed);
+    }
+}
+
+#[test]
+fn the_palette_offers_lanes_to_race() {
+    screens("race_lanes", || {
+        let mut desk = with_a_server();
+        desk.type_text("/race ");
+        desk
+    });
+    let mut desk = with_a_server();
+    desk.type_text("/race cpr");
+    desk.key(KeyCode::Tab);
+    assert_eq!(desk.state.composer.text(), "/race cpu,remote ");
+    let effects = desk.send("Who?");
+    assert!(matches!(effects.as_slice(), [Effect::Race { .. }]), "{effects:?}");
 }
 
 #[test]

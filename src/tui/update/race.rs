@@ -2,7 +2,9 @@
 
 use std::time::Instant;
 
-use crate::engine::{ChatMessage, Role};
+use clap::ValueEnum;
+
+use crate::engine::{ChatMessage, EngineSnapshot, LaneId, Role};
 use crate::race::table::lines;
 use crate::race::verdict::sentences;
 use crate::race::{self, RaceEvent, Wishes};
@@ -15,10 +17,11 @@ use super::super::keys::Action;
 use super::super::race::RaceScreen;
 use super::super::state::{Overlay, State};
 use super::super::text::sanitize::{one_line, sanitize};
+use super::super::text::truncate;
 use super::{chats, engine};
 
-/// Races the lanes with a new message, or with the last one.
-pub(super) fn begin(state: &mut State, text: &str, effects: &mut Vec<Effect>) {
+/// Races lanes with a new message, or with the last one; those that are named, or all on this machine.
+pub(super) fn begin(state: &mut State, lanes: Option<&str>, text: &str, effects: &mut Vec<Effect>) {
     if state.busy() {
         state.hint = Some("an answer is running; Esc cancels it, and then there can be a race".to_owned());
         return;
@@ -26,6 +29,13 @@ pub(super) fn begin(state: &mut State, text: &str, effects: &mut Vec<Effect>) {
     let Some(snapshot) = state.snapshot().cloned() else {
         state.hint = Some("there is no engine to race with yet".to_owned());
         return;
+    };
+    let lanes = match lanes.map(|names| named(names, &snapshot)).transpose() {
+        Ok(lanes) => lanes.unwrap_or_default(),
+        Err(wrong) => {
+            state.hint = Some(wrong);
+            return;
+        }
     };
     let mut turns = state.conversation.messages_above(usize::MAX);
     let asks = !text.is_empty();
@@ -37,7 +47,7 @@ pub(super) fn begin(state: &mut State, text: &str, effects: &mut Vec<Effect>) {
         state.hint = Some("there is no message to race with; /race TEXT asks one".to_owned());
         return;
     }
-    let wishes = Wishes { rounds: 1, ..Wishes::default() };
+    let wishes = Wishes { lanes, rounds: 1, ..Wishes::default() };
     match race::plan(state.settings.request(turns), &wishes, &snapshot) {
         Ok(plan) => {
             state.composer.take();
@@ -51,6 +61,18 @@ pub(super) fn begin(state: &mut State, text: &str, effects: &mut Vec<Effect>) {
             state.conversation.follow();
         }
     }
+}
+
+/// The lanes of a list, or which of its names is none.
+fn named(names: &str, engine: &EngineSnapshot) -> Result<Vec<LaneId>, String> {
+    let lanes = names.split(',').map(|name| {
+        LaneId::from_str(name, false).map_err(|_| {
+            let known: Vec<&str> = engine.lanes.iter().map(|lane| lane.id.name()).collect();
+            let name = truncate(&one_line(name), 20, "...");
+            format!("'{name}' is no lane; there are {}, named as in /race {}", known.join(", "), known.join(","))
+        })
+    });
+    lanes.collect()
 }
 
 /// A report of the race with this number.
