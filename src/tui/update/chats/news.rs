@@ -12,7 +12,7 @@ use super::super::super::state::{Overlay, State};
 use super::super::super::text;
 use super::super::send::typed;
 use super::list::{look, open};
-use super::{forget, refresh};
+use super::{forget, put_away, refresh};
 
 pub(in super::super) fn on_news(state: &mut State, news: News, now: Instant, effects: &mut Vec<Effect>) {
     state.dirty = true;
@@ -75,6 +75,7 @@ fn opened_conversation(state: &mut State, opened: Opened, now: Instant, effects:
     let Opened { stored, is_copy } = opened;
     let keep_system = state.chats.keep_system;
     forget(state, now, effects);
+    put_away(state, effects);
     state.chats.begin_anew();
     state.chats.tree = stored.tree;
     state.chats.id = Some(stored.id);
