@@ -11,6 +11,7 @@ pub mod export;
 mod file;
 pub mod keeper;
 mod library;
+mod message;
 mod read;
 mod record;
 mod tree;
@@ -26,9 +27,10 @@ use crate::disk;
 
 pub use file::Appender;
 pub use library::{Found, Library, Snippet};
+pub use message::{Answer, Made, Message, Piece};
 pub use read::{LeftOut, Reading, read};
-pub use record::{End, Record, Unreadable, VERSION, timestamp};
-pub use tree::{Answer, Message, Tree};
+pub use record::{End, LongPiece, Record, Shown, TokenTime, Unreadable, VERSION, timestamp};
+pub use tree::Tree;
 
 const EXTENSION: &str = "jsonl";
 const DELETED: &str = "deleted";

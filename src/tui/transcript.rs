@@ -137,7 +137,12 @@ fn thinking_line(header: &AnswerHeader, thinks: bool, folded: bool, skin: &Skin,
     let word = if thinks { "thinks" } else { "thought" };
     let tokens = header.thinking_tokens;
     let unit = if tokens == 1 { "token" } else { "tokens" };
-    let time = if tokens > 1 { format!(", {}", format::duration(header.thinking_time)) } else { String::new() };
+    // Kept conversations of before have no times.
+    let time = if tokens > 1 && !header.thinking_time.is_zero() {
+        format!(", {}", format::duration(header.thinking_time))
+    } else {
+        String::new()
+    };
     let left = Line::from(skin.dim(format!("{} {word} for {tokens} {unit}{time}", skin.glyphs.dot)));
     let key = if folded { "Ctrl-T shows it" } else { "Ctrl-T folds it" };
     let right = if columns < 60 { Line::default() } else { Line::from(skin.dim(key)) };

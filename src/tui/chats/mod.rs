@@ -7,15 +7,18 @@ mod desk;
 mod list;
 pub mod view;
 
+use std::time::Duration;
+
 use chrono::{DateTime, Utc};
 
 use crate::engine::{AnswerSettings, ChatMessage, LaneId, Role};
 use crate::store::keeper::Report;
-use crate::store::{Record, Store, Tree, export};
+use crate::store::{Made, Message, Piece, Record, Store, Tree, export};
 
 use super::command;
 use super::composer::Draft;
-use super::conversation::{AnswerHeader, Conversation, Kind, Level};
+use super::conversation::{AnswerHeader, Conversation, Kind, Level, Words};
+use super::trace::Took;
 
 pub use desk::Shelf;
 pub use list::{ChatList, Mode, Row};
@@ -210,8 +213,7 @@ pub fn show(conversation: &mut Conversation, tree: &Tree) {
     conversation.truncate(kept);
     for message in next {
         let Some(answer) = &message.answer else {
-            let shown = message.shown.as_ref().unwrap_or(&message.text);
-            let block = conversation.ask(shown, message.text.clone());
+            let block = conversation.ask(message.shown(), message.text.clone());
             conversation.set_message(block, message.id);
             continue;
         };
@@ -219,8 +221,8 @@ pub fn show(conversation: &mut Conversation, tree: &Tree) {
         let level = if end.is_some_and(|end| end.finish == "error") { Level::Error } else { Level::Warning };
         let header = AnswerHeader {
             model: answer.model.clone(),
-            lane: answer.lane.as_deref().and_then(lane),
-            emulated: answer.emulated,
+            lane: answer.lane().and_then(LaneId::named),
+            emulated: answer.is_emulated(),
             ttft: end.and_then(|end| end.ttft),
             tokens_per_second: end.and_then(|end| end.tokens_per_second),
             thinking_tokens: end.map_or(0, |end| end.thinking_tokens),
@@ -229,17 +231,43 @@ pub fn show(conversation: &mut Conversation, tree: &Tree) {
         };
         let block = conversation.add(Kind::Answer(header), "");
         conversation.set_message(block, message.id);
-        conversation.think(block, &answer.thinking);
-        let mut shown = 0;
-        for (at, _, why) in &answer.moves {
-            conversation.append(block, &message.text[shown..*at]);
-            conversation.add_mark(block, super::text::sanitize::one_line(why));
-            shown = *at;
-        }
-        conversation.append(block, &message.text[shown..]);
+        show_pieces(conversation, block, message);
     }
 }
 
-fn lane(name: &str) -> Option<LaneId> {
-    [LaneId::Npu, LaneId::Cpu, LaneId::Remote].into_iter().find(|lane| lane.name() == name)
+/// An answer as it came: token by token where their times are known.
+fn show_pieces(conversation: &mut Conversation, block: usize, message: &Message) {
+    let mut at = None;
+    // What follows a token without a time of its own was held back with it.
+    let mut follows_token = false;
+    let mut tokens = 0;
+    for Piece { made, text, thinking } in message.pieces() {
+        let token = match made {
+            Made::Token { took, thinks, first } => at.map(|lane| (*took, *thinks, *first, lane)),
+            Made::Text | Made::GoesOn => None,
+            Made::Lane { lane, why, .. } => {
+                at = LaneId::named(lane);
+                if let Some(why) = why {
+                    conversation.add_mark(block, super::text::sanitize::one_line(why));
+                }
+                None
+            }
+        };
+        match token {
+            Some((took, thinks, first, lane)) => {
+                tokens = if first { 1 } else { tokens + 1 };
+                if let Some(header) = conversation.header_mut(block).filter(|_| thinks) {
+                    header.thinking_tokens = header.thinking_tokens.max(tokens);
+                    header.thinking_time += if first { Duration::ZERO } else { took };
+                }
+                conversation.add_token(block, Words { text, thinking, thinks }, Took { time: took, first }, lane);
+            }
+            None if follows_token => conversation.add_trailing(block, thinking, text),
+            None => {
+                conversation.think(block, thinking);
+                conversation.append(block, text);
+            }
+        }
+        follows_token = token.is_some();
+    }
 }

@@ -161,8 +161,7 @@ fn thinking_lanes_and_their_change_are_kept() {
     let message = tree.path()[1];
     let answer = message.answer.as_ref().unwrap();
     assert_eq!((message.text.as_str(), answer.thinking.as_str()), ("one two", "Hm."));
-    assert_eq!((answer.lane.as_deref(), answer.emulated, answer.moves.len()), (Some("cpu"), false, 1));
-    assert!(answer.moves[0].2.starts_with("npu to cpu after"));
+    assert_eq!((answer.lane(), answer.is_emulated()), (Some("cpu"), false));
     // Opened again, it looks the same.
     let before: Vec<String> = kept.shown().into_iter().map(str::to_owned).collect();
     let mark = kept.desk.state.conversation.blocks()[1].mark(0).to_owned();
@@ -172,6 +171,87 @@ fn thinking_lanes_and_their_change_are_kept() {
     assert_eq!(other.shown(), before);
     let block = &other.desk.state.conversation.blocks()[1];
     assert_eq!((block.mark(0), block.thought()), (mark.as_str(), "Hm."));
+}
+
+/// The tokens of the answers on the screen: text, time, lane, the thinking's marked.
+fn tokens(kept: &Kept) -> Vec<(&str, u128, LaneId, bool)> {
+    let blocks = kept.desk.state.conversation.blocks().iter();
+    let all = blocks.flat_map(|block| block.trace().tokens().iter().map(move |token| (block, token)));
+    all.map(|(block, token)| {
+        let whole = if token.thinks { block.thought() } else { block.shown() };
+        (&whole[token.text()], token.took.as_millis(), token.lane, token.thinks)
+    })
+    .collect()
+}
+
+#[test]
+fn an_opened_conversation_has_the_times_of_its_tokens() {
+    let mut kept = Kept::new();
+    kept.send("q");
+    let effects = kept.desk.generation(GenerationEvent::Routed(short_decision()));
+    kept.done(effects);
+    for (wait, thinks, text) in [(100, true, "Hm\x1b."), (20, false, "one "), (8, false, ""), (8, false, "\ttwo")] {
+        kept.desk.wait(wait);
+        let effects = if thinks { kept.desk.thought(text) } else { kept.desk.token_on(LaneId::Npu, text) };
+        kept.done(effects);
+    }
+    let effects = kept.desk.generation(GenerationEvent::LaneChanged(lane_change()));
+    kept.done(effects);
+    kept.desk.wait(50);
+    kept.answer("three", FinishReason::Length);
+    kept.send("/continue");
+    kept.desk.wait(30);
+    kept.answer("four", FinishReason::Stop);
+    let expected = [
+        ("Hm^[.", 100, LaneId::Cpu, true),
+        ("one ", 20, LaneId::Npu, false),
+        ("", 8, LaneId::Npu, false),
+        ("    two", 8, LaneId::Npu, false),
+        ("three", 50, LaneId::Cpu, false),
+        ("four", 30, LaneId::Cpu, false),
+    ];
+    assert_eq!(tokens(&kept), expected);
+
+    let mut other = Kept::new();
+    other.file.records = kept.file.records.clone();
+    other.news(News::Kept(Report::Opened(Box::new(opened("id", kept.file.tree())))));
+    // The lane of the first one is as the file says: the one that was chosen.
+    let expected: Vec<_> = expected
+        .into_iter()
+        .map(|(text, ms, lane, thinks)| (text, ms, if thinks { LaneId::Npu } else { lane }, thinks))
+        .collect();
+    assert_eq!(tokens(&other), expected);
+    let header = |kept: &Kept| match &kept.desk.state.conversation.blocks()[1].kind {
+        Kind::Answer(header) => header.clone(),
+        _ => panic!(),
+    };
+    assert_eq!(header(&other), header(&kept));
+    assert_eq!(other.desk.state.panels.trend().len(), 1);
+    let (there, here) = (kept.desk.state.answer.as_ref().unwrap(), other.desk.state.answer.as_ref().unwrap());
+    assert_eq!((here.latencies(), here.ttft(), here.lane), (there.latencies(), there.ttft(), there.lane));
+    assert_eq!((here.tokens_per_second(), here.tokens), (there.tokens_per_second(), there.tokens));
+}
+
+/// As ortalk wrote them before.
+#[test]
+fn a_conversation_without_times_opens_too() {
+    let mut kept = Kept::new();
+    let lines = [
+        r#"{"kind":"user","id":0,"time":"2026-03-04T05:06:07Z","text":"q"}"#,
+        r#"{"kind":"assistant","id":1,"parent":0,"time":"2026-03-04T05:06:07Z","model":"m"}"#,
+        r#"{"kind":"lane","id":1,"lane":"cpu"}"#,
+        r#"{"kind":"text","id":1,"thinking":"Hm"}"#,
+        r#"{"kind":"text","id":1,"text":"one "}"#,
+        r#"{"kind":"text","id":1,"text":"two"}"#,
+        r#"{"kind":"end","id":1,"finish":"stop","tokens":2,"thinking_tokens":1,"ttft_ms":40.0,"tokens_per_second":20.0}"#,
+    ];
+    kept.file.records = lines.iter().map(|line| Record::parse(line.as_bytes()).unwrap()).collect();
+    kept.news(News::Kept(Report::Opened(Box::new(opened("id", kept.file.tree())))));
+    assert_eq!((kept.shown(), tokens(&kept)), (vec!["q", "one two"], vec![]));
+    let answer = kept.desk.state.answer.as_ref().unwrap();
+    assert_eq!((answer.tokens, answer.tokens_per_second(), answer.latencies()), (2, Some(20.0), &[][..]));
+    kept.ask("more", "yes");
+    assert_eq!(tokens(&kept).len(), 1);
 }
 
 #[test]
@@ -234,6 +314,58 @@ fn an_edited_question_stands_beside_the_first_one() {
         kept.send("three")
     };
     assert_eq!(said(&effects)[3..], [(ASSISTANT, "second"), (USER, "three")]);
+}
+
+#[test]
+fn a_question_comes_back_as_it_was_typed() {
+    let mut kept = Kept::new();
+    let long = "line\n".repeat(20);
+    kept.press('>');
+    let effects = kept.desk.event(Event::Paste(long.clone()));
+    kept.done(effects);
+    let effects = kept.send("?");
+    assert_eq!(said(&effects), [(USER, format!(">{long}?").as_str())]);
+    kept.answer("first", FinishReason::Stop);
+    // In this session and in a later one.
+    let mut later = Kept::new();
+    later.file.records = kept.file.records.clone();
+    later.news(News::Kept(Report::Opened(Box::new(opened("id", kept.file.tree())))));
+    for kept in [&mut kept, &mut later] {
+        kept.alt_up();
+        kept.press('k');
+        let effects = kept.press('e');
+        let [Effect::CountTokens(inset)] = effects.as_slice() else { panic!("{effects:?}") };
+        assert_eq!((inset.content.as_str(), inset.file.as_deref()), (long.as_str(), None));
+        assert!(
+            kept.desk.state.composer.text().starts_with(">[pasted 100 B, est."),
+            "{}",
+            kept.desk.state.composer.text()
+        );
+        let effects = kept.send("!");
+        assert_eq!(said(&effects), [(USER, format!(">{long}?!").as_str())]);
+    }
+}
+
+/// One that ortalk kept before it kept the pieces.
+#[test]
+fn a_question_whose_pieces_are_not_known_comes_back_as_it_was_sent() {
+    let mut kept = Kept::new();
+    let text = "a.txt:\n```\nx\n```\n\na.txt";
+    let line =
+        serde_json::json!({"kind": "user", "id": 0, "time": "2026-03-04T05:06:07Z", "text": text, "shown": "[a.txt]"});
+    kept.file.records = vec![Record::parse(line.to_string().as_bytes()).unwrap()];
+    kept.news(News::Kept(Report::Opened(Box::new(opened("id", kept.file.tree())))));
+    assert_eq!(kept.shown(), ["[a.txt]"]);
+    kept.alt_up();
+    kept.press('e');
+    assert_eq!(kept.desk.state.composer.text(), text);
+    // A command is none where it was a message.
+    let mut kept = Kept::new();
+    kept.ask("/cpu /clear", "yes");
+    kept.alt_up();
+    kept.press('k');
+    kept.press('e');
+    assert_eq!(kept.desk.state.composer.text(), " /clear");
 }
 
 #[test]

@@ -6,7 +6,7 @@ use crate::store::Record;
 
 use super::super::super::chats::{Deleted, Redo};
 use super::super::super::clipboard::harmless;
-use super::super::super::composer::Draft;
+use super::super::super::composer::{Draft, Motion};
 use super::super::super::event::Effect;
 use super::super::super::keys::{Action, Context};
 use super::super::super::state::State;
@@ -57,7 +57,7 @@ pub(super) fn act_on_message(
             let reason = if state.busy() { BUSY } else { "the model is not ready yet" };
             state.hint = Some(reason.to_owned());
         }
-        Action::EditMessage => edit(state, id, now),
+        Action::EditMessage => edit(state, id, now, effects),
         Action::AnswerAgain => answer_again(state, id, now, effects),
         Action::GoOn => go_on(state, id, now, effects),
         Action::Branch => branch(state, id, effects),
@@ -71,27 +71,33 @@ pub(super) fn act_on_message(
 }
 
 /// The message comes into the composer; what is sent stands beside it.
-fn edit(state: &mut State, id: u32, now: Instant) {
+fn edit(state: &mut State, id: u32, now: Instant, effects: &mut Vec<Effect>) {
     let Some(message) = state.chats.tree.message(id).filter(|message| message.answer.is_none()) else {
         state.hint = Some("an answer is not edited; r answers again".to_owned());
         return;
     };
-    let text = message.text.clone();
-    state.composer.clear();
-    // What was a file or a long paste is one again.
-    if message_is_long(&text) {
-        state.composer.paste(&text);
-    } else {
-        state.composer.insert(&text);
+    let as_typed = match &message.shown {
+        None => Some(Draft::from(message.text.as_str())),
+        Some(shown) => Draft::brought_back(&message.text, shown),
+    };
+    let insets = match as_typed {
+        Some(draft) => state.composer.bring_back(draft),
+        // Of before: what the files and pastes were is not known any more.
+        None => {
+            state.composer.clear();
+            state.composer.paste(&message.text).into_iter().collect()
+        }
+    };
+    effects.extend(insets.into_iter().map(Effect::CountTokens));
+    // What was sent is no command.
+    if state.composer.text().starts_with('/') {
+        state.composer.move_cursor(Motion::Start);
+        state.composer.insert(" ");
+        state.composer.move_cursor(Motion::End);
     }
     state.chats.redo = Some(Redo::Edit(id));
     state.chats.selected = None;
     typed(state, now);
-}
-
-/// Longer messages are edited as one unit, in bytes.
-fn message_is_long(text: &str) -> bool {
-    text.len() > 16 << 10
 }
 
 /// Another answer to the question of this answer, or to this question.

@@ -9,8 +9,9 @@ use std::time::Instant;
 
 use crate::engine::LaneId;
 use crate::ledger::Total;
-use crate::store::{End, Record, export};
+use crate::store::{End, Record, TokenTime, export};
 
+use super::super::answer::Answer;
 use super::super::chats::{self, Deleted, Redo, Wish};
 use super::super::command::ChatCommand;
 use super::super::composer::Draft;
@@ -60,8 +61,7 @@ pub(super) fn begin(state: &mut State, question: &Draft, model: String, effects:
         Some(Redo::Again(id)) => id,
         _ => {
             let id = state.chats.tree.next_id();
-            let (text, shown) = (question.sent(), question.text().to_owned());
-            let shown = (shown != text).then_some(shown);
+            let (text, shown) = question.kept();
             record(state, Record::Question { id, parent, time, text, shown }, effects);
             id
         }
@@ -78,11 +78,11 @@ pub(super) fn begin(state: &mut State, question: &Draft, model: String, effects:
 }
 
 /// The running answer's next piece.
-pub(super) fn said(state: &mut State, text: &str, thinking: &str, effects: &mut Vec<Effect>) {
+pub(super) fn said(state: &mut State, text: &str, thinking: &str, token: Option<TokenTime>, effects: &mut Vec<Effect>) {
     if let Some(id) = state.chats.answering
-        && !(text.is_empty() && thinking.is_empty())
+        && !(text.is_empty() && thinking.is_empty() && token.is_none())
     {
-        record(state, Record::Text { id, text: text.to_owned(), thinking: thinking.to_owned() }, effects);
+        record(state, Record::Text { id, text: text.to_owned(), thinking: thinking.to_owned(), token }, effects);
     }
 }
 
@@ -279,10 +279,17 @@ const BUSY: &str = "an answer is running; Ctrl-C cancels it";
 /// The blocks follow the tree.
 fn refresh(state: &mut State) {
     chats::show(&mut state.conversation, &state.chats.tree);
-    // The numbers on the screen are of the last answer, as long as it is there.
+    // The numbers on the screen are of the answer that was given last, as long as it is there; else of the last one here.
     match state.chats.answered.and_then(|id| state.conversation.block_of(id)) {
         Some(block) => state.answer.iter_mut().for_each(|answer| answer.block = block),
-        None => (state.answer, state.bill) = (None, None),
+        None => {
+            let path = state.chats.tree.path();
+            let last = path.into_iter().rev().find(|message| message.answer.is_some());
+            state.chats.answered = last.map(|message| message.id);
+            let block = state.chats.answered.and_then(|id| state.conversation.block_of(id));
+            state.answer = last.zip(block).and_then(|(message, block)| Answer::kept(block, message, state.now));
+            state.bill = None;
+        }
     }
     state.lay_out();
 }

@@ -4,6 +4,7 @@ use std::time::Instant;
 
 use crate::store::keeper::{Opened, Report};
 
+use super::super::super::answer::Answer;
 use super::super::super::chats::{Deleted, News};
 use super::super::super::conversation::{Kind, Level};
 use super::super::super::event::Effect;
@@ -83,6 +84,12 @@ fn opened_conversation(state: &mut State, opened: Opened, now: Instant, effects:
         state.chats.exchanged = Some((own, theirs));
     }
     refresh(state);
+    state.panels.forget_trend();
+    for message in state.chats.tree.path() {
+        if let Some(answer) = Answer::kept(0, message, now) {
+            state.panels.note(&answer);
+        }
+    }
     state.conversation.follow();
     let mut notes = Vec::new();
     if is_copy {
