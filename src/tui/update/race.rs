@@ -80,11 +80,9 @@ pub(super) fn on_event(state: &mut State, number: u64, event: &RaceEvent, effect
     let Some(screen) = state.race.as_mut().filter(|screen| screen.number == number && !screen.is_over()) else {
         return;
     };
-    screen.race.note(event);
-    screen.follow();
+    screen.note(event);
     state.dirty = true;
     if matches!(event, RaceEvent::Over { .. }) {
-        screen.scroll = 0;
         effects.push(Effect::RefreshSnapshot);
     }
 }
@@ -94,26 +92,20 @@ pub(super) fn act(state: &mut State, action: Action, now: Instant, effects: &mut
     if !matches!(state.overlay, Some(Overlay::Race)) {
         return false;
     }
-    let page = usize::from(state.rows / 2).max(1);
+    let page = isize::from(state.rows as i16 / 2).max(1);
     let Some(screen) = &mut state.race else { return false };
-    // While it runs, the end of a text is in view; when it is over, the beginning.
-    let (up, down) = if screen.is_over() { (-1, 1) } else { (1, -1) };
-    let by = |screen: &mut RaceScreen, rows: usize, sign: isize| {
-        screen.scroll = screen.scroll.saturating_add_signed(rows as isize * sign);
-    };
     match action {
-        Action::Up | Action::ScrollUp => by(screen, 1, up),
-        Action::Down | Action::ScrollDown => by(screen, 1, down),
-        Action::PageUp => by(screen, page, up),
-        Action::PageDown => by(screen, page, down),
+        Action::Up | Action::ScrollUp => screen.scroll_by(-1),
+        Action::Down | Action::ScrollDown => screen.scroll_by(1),
+        Action::PageUp => screen.scroll_by(-page),
+        Action::PageDown => screen.scroll_by(page),
         Action::NextPanel => screen.turn(1),
         Action::PreviousPanel => screen.turn(-1),
         // A race that is played again runs to its end.
         Action::Escape if !screen.is_over() && state.replay.is_some() => {}
         Action::Escape if !screen.is_over() => cancel(state, effects),
         Action::Escape | Action::Send if screen.is_over() => close(state, now, effects),
-        Action::Suspend | Action::Repaint => return false,
-        Action::DeleteOrQuit => return false,
+        Action::Suspend | Action::Repaint | Action::DeleteOrQuit | Action::Thinking | Action::Source => return false,
         _ => {}
     }
     true
@@ -130,9 +122,7 @@ pub(super) fn cancel_running(state: &mut State, effects: &mut Vec<Effect>) -> bo
 
 fn cancel(state: &mut State, effects: &mut Vec<Effect>) {
     let Some(screen) = &mut state.race else { return };
-    screen.race.note(&RaceEvent::Over { cancelled: true });
-    screen.follow();
-    screen.scroll = 0;
+    screen.note(&RaceEvent::Over { cancelled: true });
     effects.extend([Effect::CancelRace, Effect::RefreshSnapshot]);
 }
 
