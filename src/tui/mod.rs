@@ -46,6 +46,7 @@ mod platform;
 mod race;
 #[cfg(test)]
 mod race_tests;
+mod race_text;
 mod race_view;
 mod record;
 #[doc(hidden)]
