@@ -4,6 +4,7 @@
 mod list;
 mod message;
 mod news;
+mod own;
 
 use std::time::Instant;
 
@@ -28,6 +29,7 @@ use message::{act_on_message, answer_again, go_on};
 pub(super) use list::type_into_list;
 pub(super) use message::keep_rewritten;
 pub(super) use news::on_news;
+pub(super) use own::other_model;
 
 /// Something happened to the conversation.
 fn record(state: &mut State, record: Record, effects: &mut Vec<Effect>) {
@@ -39,8 +41,8 @@ fn record(state: &mut State, record: Record, effects: &mut Vec<Effect>) {
 
 /// A question and the answer that begins; returns the answer's block.
 pub(super) fn begin(state: &mut State, question: &Draft, model: String, effects: &mut Vec<Effect>) -> usize {
-    if let Some(system) = chats::changed_system(&state.chats.tree, &state.settings) {
-        record(state, system, effects);
+    for change in own::changes(state) {
+        record(state, change, effects);
     }
     let time = state.chats.wall;
     let redo = state.chats.redo.take();
@@ -134,7 +136,7 @@ pub(super) fn ended(state: &mut State, finish: &str, effects: &mut Vec<Effect>) 
 
 /// The conversation is left; the next message begins another one.
 pub(super) fn close(state: &mut State, effects: &mut Vec<Effect>) {
-    give_instructions_back(state);
+    own::give_back(state);
     if state.chats.saves {
         effects.push(Effect::Chats(Wish::Close));
     }
@@ -161,21 +163,12 @@ pub(super) fn quit(state: &State, effects: &mut Vec<Effect>) {
     }
 }
 
-/// Those that an opened conversation brought along are of that one only, unless a person changed them.
-fn give_instructions_back(state: &mut State) {
-    if let Some((own, theirs)) = state.chats.exchanged.take()
-        && state.settings.system == theirs
-    {
-        state.settings.system = own;
-    }
-}
-
 /// Everything that belongs to the conversation that is shown.
 fn forget(state: &mut State, now: Instant, effects: &mut Vec<Effect>) {
     if state.busy() {
         cancel(state, now, effects);
     }
-    give_instructions_back(state);
+    own::give_back(state);
     state.conversation.clear();
     state.queue.clear();
     consent::forget(state);
