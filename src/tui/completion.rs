@@ -30,9 +30,10 @@ impl Completion {
     }
 
     /// Rows that it would like of a conversation of so many.
-    pub fn rows(&self, conversation: u16) -> u16 {
+    pub fn rows(&self, conversation: u16, columns: u16) -> u16 {
         let Some(list) = &self.list else { return 0 };
-        let wanted = (list.rows().0.len() + 1).min(MOST_ROWS);
+        let more = picker_view::more_rows(list, usize::from(columns).saturating_sub(1));
+        let wanted = (list.rows().0.len() + 1 + more).min(MOST_ROWS);
         u16::try_from(wanted).unwrap_or(u16::MAX).min(conversation / 2)
     }
 

@@ -36,7 +36,7 @@ pub fn draw(state: &mut State, skin: &Skin, area: Rect, buffer: &mut Buffer) -> 
     }
     let room = area.width - margin;
     if state.composer.is_empty() {
-        let placeholder = Line::from(skin.dim(placeholder(state)));
+        let placeholder = Line::from(skin.dim(placeholder(state, skin)));
         buffer.set_line(area.x + margin, area.y, &skin.fit(placeholder, room.into()), room);
     }
     for (y, line) in (area.y..area.bottom()).zip(&lines) {
@@ -62,15 +62,15 @@ fn typed_line(state: &State, skin: &Skin, line: wrap::Line) -> Text {
     Line::from(spans)
 }
 
-fn placeholder(state: &State) -> String {
+fn placeholder(state: &State, skin: &Skin) -> String {
     if state.replay.is_some() {
         return "A replay; Space stops it and goes on".to_owned();
     }
     if let (EngineState::Ready(_), Some(lane), false) = (&state.engine, state.settings.lane, state.busy()) {
         return format!("Message to {lane}; /auto lets ortalk choose");
     }
-    if let (EngineState::Ready(_), Some(name)) = (&state.engine, &state.models.opening) {
-        return format!("Message; {} is being loaded", one_line(name));
+    if let Some(progress) = state.models.progress(skin.glyphs.dot, state.now) {
+        return format!("Message; {progress}");
     }
     let key = |action| state.keys.say(action);
     match state.engine {
@@ -92,7 +92,8 @@ pub fn draw_queue(state: &State, skin: &Skin, area: Rect, buffer: &mut Buffer) {
 /// Keys at the left, what the router would do at the right.
 pub fn footer(state: &State, skin: &Skin, layout: &Layout, columns: usize) -> Text {
     if let Some(message) = message(state, skin) {
-        return skin.fit(message, columns);
+        // One that is too long stands above.
+        return if width(&message) <= columns { message } else { Line::default() };
     }
     let right = preview(state, skin);
     let left = hints(state, skin, layout, columns.saturating_sub(width(&right)));
@@ -166,6 +167,11 @@ pub fn message(state: &State, skin: &Skin) -> Option<Text> {
         return chats::view::footer(state, skin, columns).or_else(|| panels::view::footer(state, skin, columns));
     };
     Some(Line::from(skin.styled(skin.theme.warning, format!("   {hint}"))))
+}
+
+/// A message that is longer than the row that it has, which is of so many columns.
+pub fn long_message(state: &State, skin: &Skin, columns: usize) -> Option<Text> {
+    message(state, skin).filter(|message| width(message) > columns)
 }
 
 fn preview(state: &State, skin: &Skin) -> Text {

@@ -6,8 +6,8 @@ use super::command::COMMANDS;
 use super::keymap::{Bound, Keymap};
 use super::keys::Context;
 use super::page::matches;
-use super::skin::{Skin, Text, pad_right};
-use super::text::truncate;
+use super::skin::{self, Skin, Text, pad_right};
+use super::text::{truncate, width};
 use super::trace::STALL;
 
 const KEY: usize = 19;
@@ -15,7 +15,7 @@ const HELP: usize = 37;
 /// Columns of one key with its help.
 const COLUMN: usize = KEY + HELP;
 /// Of all keys of an action, while something is searched for.
-const ALL_KEYS: usize = 29;
+const ALL_KEYS: usize = 32;
 /// Of the longest names of actions.
 const NAME: usize = 20;
 
@@ -43,7 +43,7 @@ pub fn lines(keys: &Keymap, filter: &str, skin: &Skin, columns: usize) -> Vec<Te
         }
         lines.push(skin.fit(Line::from(skin.styled(skin.theme.accent, title)), columns));
         match is_searched {
-            true => lines.extend(entries.iter().map(|entry| with_name(entry, skin, columns))),
+            true => lines.extend(entries.iter().flat_map(|entry| with_name(entry, skin, columns))),
             false => lines.extend(side_by_side(&entries, skin, columns)),
         }
     }
@@ -99,8 +99,10 @@ fn groups(keys: &Keymap, is_searched: bool, skin: &Skin) -> Vec<(String, Vec<Ent
 }
 
 fn side_by_side(entries: &[Entry], skin: &Skin, columns: usize) -> Vec<Text> {
-    let across = (columns / COLUMN).clamp(1, 2);
-    let rows = entries.len().div_ceil(across);
+    if columns < 2 * COLUMN {
+        return entries.iter().flat_map(|entry| in_one_column(entry, KEY, skin, columns)).collect();
+    }
+    let rows = entries.len().div_ceil(2);
     let line = |row: usize| {
         let cells: Vec<_> = entries.iter().skip(row).step_by(rows).collect();
         let last = cells.len().saturating_sub(1);
@@ -117,22 +119,42 @@ fn side_by_side(entries: &[Entry], skin: &Skin, columns: usize) -> Vec<Text> {
     (0..rows).map(line).collect()
 }
 
-/// With all of its keys where there is room, and with its name where there is some.
-fn with_name(entry: &Entry, skin: &Skin, columns: usize) -> Text {
+/// The help goes on below itself; keys that are longer than their column have a row of their own.
+fn in_one_column(entry: &Entry, key: usize, skin: &Skin, columns: usize) -> Vec<Text> {
+    let help = skin.dim(entry.help.clone());
+    if width(&entry.sign) < key {
+        return skin.wrap_below(Line::from(vec![sign(entry, key, skin), help]), columns);
+    }
+    let keys = skin.wrap(Line::from(skin.styled(skin.theme.strong, entry.sign.clone())), columns, 0);
+    let indent = skin.plain(" ".repeat(key));
+    keys.into_iter().chain(skin.wrap_below(Line::from(vec![indent, help]), columns)).collect()
+}
+
+/// With all of its keys, and with its name where there is room.
+fn with_name(entry: &Entry, skin: &Skin, columns: usize) -> Vec<Text> {
     let room = columns.saturating_sub(HELP + 2 + NAME);
-    let mut spans = vec![sign(entry, room.clamp(KEY, ALL_KEYS), skin)];
-    if entry.name.is_empty() || room < KEY {
+    let key = room.clamp(KEY, ALL_KEYS);
+    if room < KEY || width(&entry.sign) >= key {
+        let mut lines = in_one_column(entry, key, skin, columns);
+        let name = skin.plain(entry.name.clone());
+        if let Some(last) = lines.last_mut().filter(|_| room >= KEY && !entry.name.is_empty()) {
+            let gap = (key + HELP + 2).saturating_sub(skin::width(last));
+            last.spans.extend([skin.plain(" ".repeat(gap.max(2))), name]);
+        }
+        return lines;
+    }
+    let mut spans = vec![sign(entry, key, skin)];
+    if entry.name.is_empty() {
         spans.push(skin.dim(entry.help.clone()));
     } else {
         spans.push(skin.dim(pad_right(&entry.help, HELP + 2)));
         spans.push(skin.plain(entry.name.clone()));
     }
-    skin.fit(Line::from(spans), columns)
+    skin.wrap_below(Line::from(spans), columns)
 }
 
 fn sign(entry: &Entry, columns: usize, skin: &Skin) -> Span<'static> {
-    let sign = truncate(&entry.sign, columns - 1, skin.glyphs.ellipsis);
-    skin.styled(skin.theme.strong, pad_right(&sign, columns))
+    skin.styled(skin.theme.strong, pad_right(&truncate(&entry.sign, columns - 1, skin.glyphs.ellipsis), columns))
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ use unicode_segmentation::UnicodeSegmentation;
 
 use super::picker::{Item, Picker, matched};
 use super::skin::{Skin, Text};
+use super::text::wrap::wrap;
 use super::text::{truncate, width};
 
 /// The list's lines, at most `rows` of `columns`; the chosen row is always among them.
@@ -27,19 +28,36 @@ pub fn count(picker: &Picker) -> String {
     format!("{} of {}", if items.is_empty() { 0 } else { chosen + 1 }, items.len())
 }
 
-/// The rows alone.
+/// The rows alone, the chosen one of them as a whole where that leaves room for another.
 pub fn choices(picker: &Picker, skin: &Skin, columns: usize, rows: usize) -> Vec<Text> {
     let (items, chosen) = picker.rows();
-    let first = (chosen + 1).saturating_sub(rows);
     let longest = items.iter().map(|item| width(&item.label)).max().unwrap_or(0);
     // A list without details has all of the columns for its labels.
     let has_details = items.iter().any(|item| !item.detail.is_empty());
     let label_columns = longest.min(if has_details { columns / 2 } else { columns.saturating_sub(2) });
-    let shown = items.iter().enumerate().skip(first).take(rows);
-    shown.map(|(index, item)| row(picker, item, index == chosen, label_columns, skin, columns)).collect()
+    let whole =
+        |item| skin.wrap(row(picker, item, true, label_columns, skin), columns, label_columns.min(columns / 3) + 4);
+    let mut open = items.get(chosen).map(|item| whole(item)).unwrap_or_default();
+    if open.len() > rows.saturating_sub(1).max(1) {
+        open = items.get(chosen).map(|item| vec![row(picker, item, true, label_columns, skin)]).unwrap_or_default();
+    }
+    let first = (chosen + open.len()).saturating_sub(rows);
+    let before = (first..chosen).filter_map(|at| items.get(at).copied());
+    let behind = items.iter().copied().skip(chosen + 1);
+    let closed = |item| row(picker, item, false, label_columns, skin);
+    let shown = before.map(closed).chain(open).chain(behind.map(closed));
+    shown.take(rows).map(|line| skin.fit(line, columns)).collect()
 }
 
-fn row(picker: &Picker, item: &Item, is_chosen: bool, label_columns: usize, skin: &Skin, columns: usize) -> Text {
+/// Rows that the chosen row needs besides its first.
+pub fn more_rows(picker: &Picker, columns: usize) -> usize {
+    let (items, chosen) = picker.rows();
+    let longest = items.iter().map(|item| width(&item.label)).max().unwrap_or(0).min(columns / 2);
+    let rest = |item: &&Item| wrap(&item.detail, columns.saturating_sub(longest + 4)).len() - 1;
+    items.get(chosen).map_or(0, rest)
+}
+
+fn row(picker: &Picker, item: &Item, is_chosen: bool, label_columns: usize, skin: &Skin) -> Text {
     let (style, sign) = match is_chosen {
         true => (skin.theme.strong, skin.glyphs.prompt),
         false => (skin.theme.text, " "),
@@ -53,5 +71,5 @@ fn row(picker: &Picker, item: &Item, is_chosen: bool, label_columns: usize, skin
     }));
     spans.push(skin.plain(" ".repeat(space)));
     spans.push(skin.dim(item.detail.clone()));
-    skin.fit(Line::from(spans), columns)
+    Line::from(spans)
 }

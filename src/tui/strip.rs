@@ -4,7 +4,7 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::text::Line;
 
-use crate::engine::LaneState;
+use crate::engine::{LaneState, Rejection, Rule};
 
 use super::answer::Answer;
 use super::format;
@@ -62,27 +62,34 @@ fn lane_and_route(state: &State, skin: &Skin, left: usize, right: usize) -> Text
         }
         None => lane.push(skin.absent()),
     }
-    let mut route = vec![skin.dim("route  ")];
-    match state.decision() {
-        Some((decision, answer)) => {
-            route.push(skin.number(format!("{}+{}", decision.prompt_tokens, panels::route::room(decision))));
-            route.push(skin.dim(" tok"));
-            let change = answer.and_then(|answer| answer.change.as_ref());
-            match (change, decision.rejected.first()) {
-                (Some(change), _) => {
-                    let text = format!(", {} {} {}", skin.glyphs.chosen, change.to, one_line(&change.reason));
-                    route.push(skin.dim(text));
-                }
-                (None, Some(rejection)) => {
-                    let text = format!(", {} {} {}", skin.glyphs.rejected, rejection.lane, one_line(&rejection.reason));
-                    route.push(skin.dim(text));
-                }
-                (None, None) => route.push(skin.dim(format!(", {}", decision.rule.explain()))),
-            }
-        }
-        None => route.push(skin.absent()),
-    }
-    halves(skin, Line::from(lane), Line::from(route), (left, right))
+    halves(skin, Line::from(lane), route(state, skin, right), (left, right))
+}
+
+/// How much is asked for, and why there: in as many words as there is room for. The panel has all of them.
+fn route(state: &State, skin: &Skin, columns: usize) -> Text {
+    let label = skin.dim("route  ");
+    let Some((decision, answer)) = state.decision() else { return Line::from(vec![label, skin.absent()]) };
+    let tokens =
+        vec![skin.number(format!("{}+{}", decision.prompt_tokens, panels::route::room(decision))), skin.dim(" tok")];
+    let change = answer.and_then(|answer| answer.change.as_ref());
+    let over = |rejection: &&Rejection| rejection.context_limit > 0 && decision.needed_tokens > rejection.context_limit;
+    let why = if let Some(change) = change {
+        let (sign, to) = (skin.glyphs.chosen, change.to);
+        let moved = format!("{sign} {to} from token {}", change.after_tokens + 1);
+        vec![format!("{sign} {to} {}", one_line(&change.reason)), moved, format!("{sign} {to} took over")]
+    } else if let Some(rejection) = decision.rejected.iter().find(over) {
+        vec![format!("{} {} too long", skin.glyphs.rejected, rejection.lane)]
+    } else if let Some(rejection) = decision.rejected.first().filter(|_| decision.rule != Rule::FirstThatFits) {
+        vec![format!("{} {} {}", skin.glyphs.rejected, rejection.lane, one_line(&rejection.reason))]
+    } else {
+        vec![format!("{} {}", skin.glyphs.dot, decision.rule.explain())]
+    };
+    let with_why = |why: &String| {
+        let why = skin.dim(format!(" {why}"));
+        Line::from([vec![label.clone()], tokens.clone(), vec![why]].concat())
+    };
+    let fits = why.iter().map(with_why).find(|line| width(line) <= columns);
+    fits.unwrap_or_else(|| Line::from([vec![label.clone()], tokens.clone()].concat()))
 }
 
 fn speed_and_prompt(state: &State, skin: &Skin, left: usize, right: usize) -> Text {

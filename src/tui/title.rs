@@ -8,9 +8,8 @@ use crate::telemetry::latency::summarize;
 
 use super::answer::Answer;
 use super::format;
-use super::skin::{Skin, Text, pad_left};
+use super::skin::{Skin, Text, pad_left, width};
 use super::state::{EngineState, State};
-use super::text::truncate;
 
 pub fn line(state: &State, skin: &Skin, columns: usize) -> Text {
     let mut left = vec![skin.styled(skin.theme.accent, " ortalk")];
@@ -20,7 +19,7 @@ pub fn line(state: &State, skin: &Skin, columns: usize) -> Text {
     }
     if let Some(title) = state.title() {
         left.push(skin.dot());
-        left.push(skin.dim(truncate(&title, 40, skin.glyphs.ellipsis)));
+        left.push(skin.dim(title));
     }
     let gap = if columns >= 100 { "   " } else { "  " };
     let right = figures(state, skin, gap, columns.saturating_sub(24), true);
@@ -33,7 +32,8 @@ pub fn status(state: &State, skin: &Skin, columns: usize) -> Text {
     if let Some(replay) = &state.replay {
         spans.extend([skin.styled(skin.theme.warning, replay.label()), skin.dot()]);
     }
-    spans.extend(figures(state, skin, &format!(" {} ", skin.glyphs.dot), columns.saturating_sub(1), false).spans);
+    let room = columns.saturating_sub(width(&Line::from(spans.clone())));
+    spans.extend(figures(state, skin, &format!(" {} ", skin.glyphs.dot), room, false).spans);
     skin.fit(Line::from(spans), columns)
 }
 

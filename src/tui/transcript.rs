@@ -175,6 +175,7 @@ fn notice_line(level: Level, text: &str, first: bool, indent: usize, skin: &Skin
 /// What stands in the empty conversation.
 fn opening(state: &State, skin: &Skin, seconds_loading: u64, columns: usize, wide: bool) -> Vec<Text> {
     let blank = Line::default;
+    let said = |text: &str| skin.wrap(Line::from(skin.dim(text)), columns.saturating_sub(2), 0);
     match &state.engine {
         EngineState::Loading { .. } => vec![
             Line::from(vec![
@@ -183,18 +184,21 @@ fn opening(state: &State, skin: &Skin, seconds_loading: u64, columns: usize, wid
                 skin.dim(format!("{seconds_loading} s")),
             ]),
             blank(),
-            Line::from(skin.dim("You can type already; what you send waits for it.")),
-        ],
+        ]
+        .into_iter()
+        .chain(said("You can type already; what you send waits for it."))
+        .collect(),
         EngineState::Failed(_) => vec![Line::from(skin.styled(skin.theme.error, "the engine could not start"))],
         EngineState::Ready(snapshot) => {
             let mut lines = vec![model_line(snapshot, skin), blank()];
             // Where there is a panel for the lanes, they are shown there and nowhere else.
             if !wide {
                 let room = columns.saturating_sub(2);
-                lines.extend(panels::lane::lines(state, skin, 0).into_iter().map(|line| skin.fit(line, room)));
+                let lanes = panels::lane::lines(state, skin, 0);
+                lines.extend(lanes.into_iter().flat_map(|line| skin.wrap_below(line, room)));
                 lines.push(blank());
             }
-            lines.push(Line::from(skin.dim(invitation(state, snapshot))));
+            lines.extend(said(&invitation(state, snapshot)));
             lines
         }
     }

@@ -113,11 +113,13 @@ pub fn lines(list: &ChatList, skin: &Skin, columns: usize, rows: usize) -> Vec<T
         lines.push(skin.fit(Line::from(skin.dim(text)), columns));
     }
     let room = rows.saturating_sub(lines.len());
-    let heights: Vec<usize> = all.iter().map(|row| 1 + usize::from(row.found.snippet.is_some())).collect();
-    let first = first_shown(&heights, list.chosen, room);
     let when = all.iter().map(|row| row.when.len()).max().unwrap_or(0);
-    for (index, row) in all.iter().enumerate().skip(first) {
-        let row = self::row(row, index == list.chosen, list, skin, columns, when);
+    let drawn: Vec<Vec<Text>> = (all.iter().enumerate())
+        .map(|(index, row)| self::row(row, index == list.chosen, list, skin, columns, when))
+        .collect();
+    let heights: Vec<usize> = drawn.iter().map(Vec::len).collect();
+    let first = first_shown(&heights, list.chosen, room);
+    for (index, row) in drawn.into_iter().enumerate().skip(first) {
         if lines.len() + row.len() > rows {
             // The chosen one is shown as far as it goes.
             if index == list.chosen {
@@ -197,7 +199,12 @@ fn row(row: &Row, chosen: bool, list: &ChatList, skin: &Skin, columns: usize, wh
         }
         right.push(skin.dim(pad_right(moment, when)));
     }
-    let mut lines = vec![skin.spread(left, Line::from(right), columns)];
+    let right = Line::from(right);
+    let room = columns.saturating_sub(width(&right) + 2);
+    let mut title = if chosen { skin.wrap(left, room, 3).into_iter() } else { vec![left].into_iter() };
+    let mut lines = vec![skin.spread(title.next().unwrap_or_default(), right, columns)];
+    // The chosen one is read whole.
+    lines.extend(title);
     if let Some(snippet) = &found.snippet {
         let (before, rest) = snippet.text.split_at(snippet.at.start);
         let (word, behind) = rest.split_at(snippet.at.len());

@@ -50,7 +50,84 @@ impl Fill {
     }
 }
 
-pub fn lines(state: &State, skin: &Skin, columns: usize) -> Vec<Text> {
+/// Where there are more rows than the column has, the parts follow one by one.
+pub fn lines(state: &State, skin: &Skin, columns: usize, rows: usize) -> Vec<Text> {
+    let mut lines = gauge(state, skin, columns);
+    if rows > ROWS + 3
+        && let Some(fill) = Fill::of(state)
+    {
+        lines.extend(parts(&fill, skin, columns));
+        lines.extend(about(state, &fill, skin));
+    }
+    lines
+}
+
+/// Columns of a part's name and numbers.
+const PART: usize = 36;
+
+/// Each part with its tokens, its share and a bar of its own.
+fn parts(fill: &Fill, skin: &Skin, columns: usize) -> Vec<Text> {
+    let styles = styles(skin);
+    let bars = columns.saturating_sub(PART).min(60);
+    let line = |name: &str, style: Style, tokens: Option<usize>| {
+        let share = tokens.map(|tokens| tokens as f64 / fill.limit.max(1) as f64);
+        let [full, empty] = skin.gauge(share.unwrap_or(0.0), bars);
+        Line::from(vec![
+            skin.dim(pad_right(name, 16)),
+            skin.figure(tokens.map(|tokens| tokens.to_string()), 8),
+            skin.figure(share.map(|share| format!("{:.1}", share * 100.0)), 8),
+            skin.dim(" %  "),
+            skin.styled(style, full.content.into_owned()),
+            empty,
+        ])
+    };
+    let heading = format!("{}{}{}", pad_right("", 16), pad_left("tokens", 8), pad_left("share", 8));
+    let mut lines = vec![Line::default(), Line::from(skin.dim(heading))];
+    match fill.parts {
+        [system, history, message @ Some(_)] => lines.extend([
+            line("system message", styles[0], system),
+            line("earlier turns", styles[1], history),
+            line("question", styles[2], message),
+        ]),
+        _ => lines.push(line("prompt", styles[2], Some(fill.prompt))),
+    }
+    lines.push(line("answer", styles[3], Some(fill.answer)));
+    lines.push(line("free", skin.theme.border, Some(fill.free())));
+    lines
+}
+
+/// What of the prompt was kept from the turn before, and what happens when all is full.
+fn about(state: &State, fill: &Fill, skin: &Skin) -> Vec<Text> {
+    let mut lines = vec![Line::default()];
+    let (decision, answer) = match state.decision() {
+        Some((decision, answer)) => (decision, answer),
+        None => return Vec::new(),
+    };
+    if let Some((new, reused)) = answer.and_then(|answer| answer.new_and_reused()) {
+        lines.push(Line::from(vec![
+            skin.dim(pad_right("of the prompt", 16)),
+            skin.figure(Some(new.to_string()), 8),
+            skin.dim(" new, "),
+            skin.number(reused.to_string()),
+            skin.dim(" reused from the turn before"),
+        ]));
+    }
+    let room = decision.needed_tokens.saturating_sub(decision.prompt_tokens);
+    lines.push(Line::from(vec![
+        skin.dim(pad_right("kept free", 16)),
+        skin.figure(Some(room.to_string()), 8),
+        skin.dim(" for the answer, which may take "),
+        skin.number(decision.answer_tokens.to_string()),
+    ]));
+    lines.push(Line::from(vec![
+        skin.dim(pad_right("in all", 16)),
+        skin.figure(Some(fill.limit.to_string()), 8),
+        skin.dim(format!(" on {}; when it is full, the oldest turns are left out", decision.lane)),
+    ]));
+    lines
+}
+
+fn gauge(state: &State, skin: &Skin, columns: usize) -> Vec<Text> {
     let fill = Fill::of(state);
     let limit = fill.map(|fill| fill.limit).or_else(|| state.active_lane().map(|lane| lane.context_limit));
     let signs = skin.glyphs.parts;

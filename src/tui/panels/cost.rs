@@ -3,7 +3,7 @@
 use ratatui::text::{Line, Span};
 
 use crate::bill::Bill;
-use crate::ledger::{Money, Total, money};
+use crate::ledger::{Entry, Money, Total, money};
 
 use super::super::format;
 use super::super::skin::{Skin, Text, pad_left, pad_right, width};
@@ -24,12 +24,62 @@ fn is_priced(state: &State) -> bool {
     state.prices.is_some() || !state.spent.money.is_empty()
 }
 
-pub fn lines(state: &State, skin: &Skin, columns: usize) -> Vec<Text> {
+/// Where there are more rows than the column has, the last answers follow one by one.
+pub fn lines(state: &State, skin: &Skin, columns: usize, rows: usize) -> Vec<Text> {
     let mut lines = vec![answer(state, skin, columns), conversation(&state.spent, skin, columns)];
     if is_priced(state) {
         lines.push(spent(state, skin));
     }
+    let bills = state.panels.bills();
+    if rows > lines.len() + 3 && !bills.is_empty() {
+        let room = rows - lines.len() - 2;
+        let newest = bills.iter().rev().take(room).enumerate();
+        lines.extend([Line::default(), Line::from(table(None, skin, columns))]);
+        lines.extend(newest.map(|(back, entry)| Line::from(table(Some((bills.len() - back, entry)), skin, columns))));
+    }
     lines
+}
+
+/// A row of the table of the last answers, or its heading: as many columns as there is room for, the most telling first.
+/// What was not measured, or has no price, is not there.
+fn table(row: Option<(usize, &Entry)>, skin: &Skin, columns: usize) -> Vec<Span<'static>> {
+    let values = row.map(|(number, entry)| {
+        let lane = one_line(&if entry.emulated { format!("{} emulated", entry.lane) } else { entry.lane.clone() });
+        let joules = entry.energy.joules;
+        let each = joules.filter(|_| entry.tokens_out > 0 && !entry.emulated).map(|all| all / entry.tokens_out as f64);
+        let currency = entry.prices.as_ref().map_or("", |prices| &prices.currency);
+        let mut total = Total::default();
+        total.add(entry, None);
+        let sum = total.money.into_values().next().unwrap_or_default();
+        let is_spent = sum.electricity_answers + sum.remote_answers > 0;
+        [
+            Some(number.to_string()),
+            Some(pad_right(&lane, 12)),
+            Some(entry.tokens_in.to_string()),
+            Some(entry.tokens_out.to_string()),
+            joules.map(format::energy),
+            Some(format!("{:.1} s", entry.seconds)),
+            is_spent.then(|| money(sum.electricity + sum.remote, currency)),
+            (sum.cloud_answers > 0).then(|| money(sum.cloud, currency)),
+            each.map(format::rate),
+            Some(entry.tokens_reused.to_string()),
+        ]
+    });
+    let headings = ["answer", "lane        ", "in", "out", "energy", "time", "cost", "cloud", "J/tok", "reused"];
+    let widths = [6, 14, 7, 6, 10, 9, 15, 13, 8, 8];
+    let mut left = columns;
+    let mut spans = Vec::new();
+    for (at, (heading, width)) in headings.into_iter().zip(widths).enumerate() {
+        if width > left {
+            break;
+        }
+        left -= width;
+        spans.push(match &values {
+            None => skin.dim(pad_left(heading, width)),
+            Some(values) => skin.figure(values[at].clone(), width),
+        });
+    }
+    spans
 }
 
 fn label<'a>(text: &str, skin: &Skin) -> Vec<Span<'a>> {

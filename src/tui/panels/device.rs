@@ -8,14 +8,135 @@ use crate::telemetry::device::npu::{LoadOf, NpuLoad, NpuSample};
 use crate::telemetry::device::power::Power;
 
 use super::super::format;
-use super::super::skin::{Skin, Text, pad_left};
+use super::super::skin::{Skin, Text, pad_left, pad_right};
 use super::super::state::State;
 use super::super::text::sanitize::one_line;
+use super::super::text::width;
 
 const BAR: usize = 10;
 pub const ROWS: usize = 6;
 
-pub fn lines(state: &State, skin: &Skin, _columns: usize) -> Vec<Text> {
+/// Without a row for the temperature, where it has room in another one.
+pub fn least_rows(state: &State, columns: usize) -> usize {
+    let joins = state.device.as_ref().is_some_and(|sample| match &sample.cpu_celsius {
+        Reading::Measured(_) => sample.cpu_mhz.measured().is_some(),
+        Reading::Unavailable(reason) => width(&power_and_temperature(sample, reason)) <= columns,
+    });
+    ROWS - usize::from(joins)
+}
+
+/// The power, and why there is no temperature.
+fn power_and_temperature(sample: &DeviceSample, reason: &str) -> String {
+    let power = match &sample.power {
+        Reading::Unavailable(power) if power == reason => return format!("power, temp  {}", one_line(reason)),
+        Reading::Unavailable(power) => one_line(power),
+        Reading::Measured(Power { watts, source }) => format!("{watts:4.1} W  {source}"),
+    };
+    format!("power {power}, temp {}", one_line(reason))
+}
+
+/// Where there are more rows than the column has, the last minutes follow.
+pub fn lines(state: &State, skin: &Skin, columns: usize, rows: usize) -> Vec<Text> {
+    let mut lines = now(state, skin);
+    if rows < lines.len()
+        && least_rows(state, columns) < ROWS
+        && let Some(sample) = &state.device
+    {
+        let temperature = lines.remove(2);
+        match &sample.cpu_celsius {
+            Reading::Measured(_) => {
+                let number = temperature.spans.into_iter().skip(1).map(|mut span| {
+                    span.content = span.content.trim_start().to_owned().into();
+                    span
+                });
+                lines[0].spans.push(skin.plain("  "));
+                lines[0].spans.extend(number);
+            }
+            Reading::Unavailable(reason) => {
+                lines.pop();
+                lines.push(Line::from(skin.dim(power_and_temperature(sample, reason))));
+            }
+        }
+    }
+    if rows > ROWS + 3 {
+        lines.extend(past(state.panels.machine(), skin, columns));
+    }
+    lines
+}
+
+/// How much of a line is for a row of bars.
+const NUMBERS: usize = 14 + 3 * 9 + 2;
+
+/// What was sampled, a bar a sample: what was not measured is left out.
+fn past(samples: &[Moment], skin: &Skin, columns: usize) -> Vec<Text> {
+    let bars = columns.saturating_sub(NUMBERS).min(60);
+    let newest = &samples[samples.len().saturating_sub(bars.max(1))..];
+    let samples = pad_right(&format!("{} samples", newest.len()), 14);
+    let heading = format!("{samples}{}{}{}", pad_left("now", 9), pad_left("mean", 9), pad_left("most", 9));
+    let mut lines = vec![Line::default(), Line::from(skin.dim(heading))];
+    for (name, value, scale, digits) in SERIES {
+        let values: Vec<Option<f64>> = newest.iter().map(|moment| value(moment)).collect();
+        let known: Vec<f64> = values.iter().flatten().copied().collect();
+        if known.is_empty() {
+            continue;
+        }
+        let most = known.iter().copied().fold(0.0, f64::max);
+        let mean = known.iter().sum::<f64>() / known.len() as f64;
+        let number = |value: Option<f64>| skin.figure(value.map(|value| format!("{value:.digits$}")), 9);
+        let full = scale.unwrap_or(most / 0.75).max(f64::MIN_POSITIVE);
+        let bar = |value: &Option<f64>| value.map_or(skin.glyphs.dot, |value| skin.glyphs.level(value / full));
+        let mut spans = vec![skin.dim(pad_right(name, 14)), number(values.last().copied().flatten())];
+        spans.extend([number(Some(mean)), number(Some(most)), skin.plain("  ")]);
+        spans.push(skin.styled(skin.theme.chart, values.iter().map(bar).collect::<String>()));
+        lines.push(Line::from(spans));
+    }
+    lines
+}
+
+/// A name with its unit, what of a sample, the value of a full bar where it is known, digits behind the point.
+type Series = (&'static str, fn(&Moment) -> Option<f64>, Option<f64>, usize);
+
+const GIB: f64 = (1u64 << 30) as f64;
+
+const SERIES: [Series; 7] = [
+    ("cpu, %", |moment| moment.cpu_percent, Some(100.0), 0),
+    ("npu, %", |moment| moment.npu_percent, Some(100.0), 0),
+    ("memory, GiB", |moment| moment.memory_used.map(|bytes| bytes / GIB), None, 1),
+    ("this, MiB", |moment| moment.process_memory.map(|bytes| bytes / 1024.0 / 1024.0), None, 0),
+    ("this, cores", |moment| moment.process_cores, None, 1),
+    ("cpu, celsius", |moment| moment.celsius, None, 0),
+    ("power, W", |moment| moment.watts, None, 1),
+];
+
+/// The machine at one moment, as far as it was measured.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Moment {
+    cpu_percent: Option<f64>,
+    npu_percent: Option<f64>,
+    /// In bytes, like `process_memory`.
+    memory_used: Option<f64>,
+    process_memory: Option<f64>,
+    process_cores: Option<f64>,
+    celsius: Option<f64>,
+    watts: Option<f64>,
+}
+
+impl Moment {
+    pub fn of(sample: &DeviceSample) -> Self {
+        let bytes = |reading: &Reading<u64>| reading.measured().map(|bytes| *bytes as f64);
+        Self {
+            cpu_percent: sample.cpu_percent.measured().map(|percent| f64::from(*percent)),
+            npu_percent: sample.npu.load.measured().map(|load| f64::from(load.percent)),
+            memory_used: bytes(&sample.memory_used),
+            process_memory: bytes(&sample.process_memory),
+            process_cores: sample.process_cpu_percent.measured().map(|percent| f64::from(*percent) / 100.0),
+            celsius: sample.cpu_celsius.measured().map(|celsius| f64::from(*celsius)),
+            watts: sample.power.measured().map(|power| f64::from(power.watts)),
+        }
+    }
+}
+
+fn now(state: &State, skin: &Skin) -> Vec<Text> {
     let Some(sample) = &state.device else {
         return ["cpu   ", "npu   ", "temp  ", "mem   ", "this  ", "power "]
             .map(|label| Line::from(vec![skin.dim(label), skin.absent()]))

@@ -11,7 +11,7 @@ use crate::model::memory::gb;
 
 use super::super::skin::{Skin, Text, pad_left, pad_right};
 use super::super::state::{EngineState, State};
-use super::super::text::{self, sanitize::one_line};
+use super::super::text::{self, sanitize::one_line, wrap::wrap};
 
 /// Columns of a lane's sign and name, where the name is short.
 const NAME: usize = 7;
@@ -24,6 +24,21 @@ pub fn name(sign: &str, id: LaneId) -> String {
 pub fn rows(state: &State) -> usize {
     let others = state.snapshot().map_or(1, |snapshot| snapshot.lanes.len().saturating_sub(1));
     2 + others
+}
+
+/// Rows that reasons and offers need besides.
+pub fn more_rows(state: &State, columns: usize) -> usize {
+    let Some(snapshot) = state.snapshot() else { return 0 };
+    let active = state.active_lane().map(|lane| lane.id);
+    let text = |lane: &LaneStatus| match (&lane.state, &lane.remote) {
+        (LaneState::Absent { reason }, _) => one_line(reason),
+        (LaneState::Failed { reason }, _) => one_line(&format!("failed: {reason}")),
+        (LaneState::Ready, Some(server)) if active == Some(lane.id) => offer(server),
+        (LaneState::Ready, Some(server)) => format!("{} . {}", server.host, offer(server)),
+        (LaneState::Ready | LaneState::Loading { .. }, _) => String::new(),
+    };
+    let room = |lane: &LaneStatus| columns.saturating_sub(name("x", lane.id).len());
+    snapshot.lanes.iter().map(|lane| wrap(&text(lane), room(lane)).len() - 1).sum()
 }
 
 /// Where there are more rows than the column has, each graph's placement follows.

@@ -68,11 +68,11 @@ impl Panel {
             Self::Speed => speed::lines(state, skin, columns, rows),
             Self::Latency => latency::lines(state, skin, columns, rows),
             Self::Route => route::lines(state, skin, columns),
-            Self::Context => context::lines(state, skin, columns),
-            Self::Device => device::lines(state, skin, columns),
-            Self::Cost => cost::lines(state, skin, columns),
+            Self::Context => context::lines(state, skin, columns, rows),
+            Self::Device => device::lines(state, skin, columns, rows),
+            Self::Cost => cost::lines(state, skin, columns, rows),
         };
-        lines.into_iter().take(rows).map(|line| skin.fit(line, columns)).collect()
+        in_rows(lines, skin, columns, rows)
     }
 
     /// What the panel has to explain, at the right of its heading.
@@ -96,6 +96,39 @@ impl Panel {
             Self::Cost => cost::rows(state),
         }
     }
+
+    /// Rows with which it makes do where room is short.
+    fn least(self, state: &State, columns: usize) -> usize {
+        match self {
+            Self::Device => device::least_rows(state, columns),
+            Self::Cost => 1,
+            panel => panel.wanted(state),
+        }
+    }
+
+    /// Rows besides, for reasons that are longer than a row.
+    fn more(self, state: &State, columns: usize) -> usize {
+        match self {
+            Self::Lane => lane::more_rows(state, columns),
+            Self::Route => route::more_rows(state, columns),
+            _ => 0,
+        }
+    }
+}
+
+/// What is too long goes on in the next row, below its beginning, as long as there are rows for all of the lines.
+fn in_rows(lines: Vec<Text>, skin: &Skin, columns: usize, rows: usize) -> Vec<Text> {
+    let mut spare = rows.saturating_sub(lines.len());
+    let mut shown = Vec::with_capacity(rows);
+    for line in lines.into_iter().take(rows) {
+        let mut wrapped = skin.wrap_below(line.clone(), columns);
+        if wrapped.len() > spare + 1 {
+            wrapped = vec![skin.fit(line, columns)];
+        }
+        spare -= wrapped.len() - 1;
+        shown.extend(wrapped);
+    }
+    shown
 }
 
 /// One panel in the column: its heading stands in row `y`, `rows` lines follow.
@@ -106,39 +139,56 @@ pub struct Place {
     pub rows: u16,
 }
 
-/// Shares the column: what does not fit folds away, but not the panel that is open; what is left over makes the chart
-/// higher and then lets the panels breathe.
+/// Shares the column: what does not fit makes do with less, then folds away, but not the panel that is open; what is left
+/// over makes the chart higher and then lets the panels breathe.
 pub fn arrange(state: &State, area: Rect) -> Vec<Place> {
-    let mut shown = ALL.to_vec();
-    // The column's first heading stands in the rule above it.
-    let need = |panels: &[Panel]| panels.iter().map(|p| 1 + p.wanted(state)).sum::<usize>().saturating_sub(1);
-    let height = usize::from(area.height);
-    let open = state.open_panel();
-    for panel in FOLD {
-        if need(&shown) > height && open != Some(panel) {
-            shown.retain(|p| *p != panel);
-        }
-    }
     if area.is_empty() {
         return Vec::new();
     }
+    let columns = usize::from(area.width).saturating_sub(2);
+    let height = usize::from(area.height);
+    let open = state.open_panel();
+    let mut shown: Vec<(Panel, usize)> = ALL.map(|panel| (panel, panel.wanted(state))).to_vec();
+    // The column's first heading stands in the rule above it.
+    let need = |shown: &[(Panel, usize)]| shown.iter().map(|(_, rows)| 1 + rows).sum::<usize>().saturating_sub(1);
+    let more: usize = ALL.map(|panel| panel.more(state, columns)).iter().sum();
+    if need(&shown) + more > height {
+        shown.iter_mut().for_each(|(panel, rows)| *rows = panel.least(state, columns));
+    }
+    for panel in FOLD {
+        // A reason that is read whole is worth more than what an answer cost, and less than any other panel.
+        let more = if panel == Panel::Cost { more } else { 0 };
+        if need(&shown) + more > height && open != Some(panel) {
+            shown.retain(|(shown, _)| *shown != panel);
+        }
+    }
     let mut spare = height.saturating_sub(need(&shown));
-    let mut chart_rows = CHART_ROWS.0;
-    if shown.contains(&Panel::Latency) {
-        let more = spare.min(2);
-        chart_rows += more;
-        spare -= more;
+    let mut give = |rows: &mut usize, wanted: usize| {
+        let given = spare.min(wanted);
+        *rows += given;
+        spare -= given;
+    };
+    for (panel, rows) in &mut shown {
+        give(rows, panel.more(state, columns));
+    }
+    for (panel, rows) in &mut shown {
+        give(rows, panel.wanted(state).saturating_sub(*rows));
+    }
+    let chart = shown.iter().position(|(panel, _)| *panel == Panel::Latency);
+    if let Some(chart) = chart {
+        give(&mut shown[chart].1, 2);
     }
     // An empty row after each panel, as far as there are enough for all of them.
-    let gaps = if shown.len() > 1 && spare >= shown.len() - 1 { 1 } else { 0 };
-    spare -= gaps * shown.len().saturating_sub(1);
-    if shown.contains(&Panel::Latency) {
-        chart_rows += spare.min(CHART_ROWS.1.max(height / 4).saturating_sub(chart_rows));
+    let between = shown.len().saturating_sub(1);
+    let gaps = usize::from(between > 0 && spare >= between);
+    spare -= gaps * between;
+    if let Some(chart) = chart {
+        let most = CHART_ROWS.1.max(height / 4) + 1;
+        shown[chart].1 += spare.min(most.saturating_sub(shown[chart].1));
     }
     let mut y = area.y.saturating_sub(1);
     let mut places = Vec::new();
-    for panel in shown {
-        let rows = if panel == Panel::Latency { chart_rows + 1 } else { panel.wanted(state) };
+    for (panel, rows) in shown {
         let rows = u16::try_from(rows).unwrap_or(u16::MAX).min((area.bottom() - 1).saturating_sub(y));
         places.push(Place { panel, y, rows });
         y = y.saturating_add(1 + rows + gaps as u16).min(area.bottom() - 1);

@@ -10,6 +10,7 @@ use super::super::format;
 use super::super::skin::{Skin, Text, pad_left, pad_right, width};
 use super::super::state::State;
 use super::super::text::sanitize::one_line;
+use super::super::text::wrap::wrap;
 
 /// Columns of a line's label.
 const NAME: usize = 7;
@@ -21,6 +22,20 @@ const VALUE: usize = 8;
 pub fn rows(state: &State) -> usize {
     let lanes = state.snapshot().map_or(2, |snapshot| snapshot.lanes.len().max(1));
     4 + lanes + usize::from(has_server(state))
+}
+
+/// Rows that reasons need besides.
+pub fn more_rows(state: &State, columns: usize) -> usize {
+    let Some((decision, answer)) = state.decision() else { return 0 };
+    let change = answer.and_then(|answer| answer.change.as_ref());
+    let rejected = decision.rejected.iter().filter(|rejection| change.is_none_or(|change| change.to != rejection.lane));
+    let reasons = rejected.map(|rejection| (rejection.lane, one_line(&rejection.reason)));
+    let moved = change.map(|change| (change.to, format!("{} . {}", from_token(change), one_line(&change.reason))));
+    let rows = |(lane, reason): (LaneId, String)| {
+        let name = (lane.name().len() + 3).max(NAME);
+        wrap(&reason, columns.saturating_sub(name)).len() - 1
+    };
+    reasons.chain(moved).map(rows).sum()
 }
 
 fn has_server(state: &State) -> bool {
@@ -192,10 +207,14 @@ fn bill(state: &State, usage: RemoteUsage, skin: &Skin) -> Text {
 fn moved(change: &LaneChange, room: Room, skin: &Skin) -> Text {
     Line::from(vec![
         skin.styled(skin.theme.warning, room.name(skin.glyphs.chosen, change.to)),
-        skin.plain(format!("from token {}", change.after_tokens + 1)),
+        skin.plain(from_token(change)),
         skin.dot(),
         skin.dim(one_line(&change.reason)),
     ])
+}
+
+fn from_token(change: &LaneChange) -> String {
+    format!("from token {}", change.after_tokens + 1)
 }
 
 /// A value as it was predicted and as it was.

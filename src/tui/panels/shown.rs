@@ -3,11 +3,16 @@
 use std::time::Duration;
 
 use crate::engine::LaneId;
+use crate::ledger::Entry;
+use crate::telemetry::device::DeviceSample;
 
 use super::super::answer::Answer;
+use super::device::Moment;
 
-/// Answers whose speed is remembered.
+/// Answers whose speed and bill are remembered.
 const TREND: usize = 64;
+/// Samples of the machine that are.
+const MOMENTS: usize = 120;
 
 #[derive(Debug, Clone, Default)]
 pub struct Shown {
@@ -17,6 +22,8 @@ pub struct Shown {
     pub zoomed: bool,
     pub cursor: Option<TokenCursor>,
     trend: Vec<Past>,
+    bills: Vec<Entry>,
+    machine: Vec<Moment>,
 }
 
 /// The token of an answer that a reader looks at.
@@ -47,24 +54,49 @@ impl Shown {
         &self.trend
     }
 
+    /// What the last answers took, the newest last.
+    pub fn bills(&self) -> &[Entry] {
+        &self.bills
+    }
+
+    pub fn note_bill(&mut self, entry: &Entry) {
+        keep(&mut self.bills, entry.clone(), TREND);
+    }
+
+    /// How the machine stood, the newest last.
+    pub fn machine(&self) -> &[Moment] {
+        &self.machine
+    }
+
+    pub fn note_machine(&mut self, sample: &DeviceSample) {
+        keep(&mut self.machine, Moment::of(sample), MOMENTS);
+    }
+
     /// Another conversation's answers come.
     pub fn forget_trend(&mut self) {
         self.trend.clear();
+        self.bills.clear();
     }
 
     /// Notes an answer that is over; one that gave no token has no speed.
     pub fn note(&mut self, answer: &Answer) {
         let Some(lane) = answer.lane.filter(|_| answer.tokens > 0) else { return };
-        if self.trend.len() == TREND {
-            self.trend.remove(0);
-        }
-        self.trend.push(Past {
+        let past = Past {
             lane,
             emulated: answer.is_emulated(),
             tokens: answer.tokens,
             tokens_per_second: answer.tokens_per_second(),
             ttft: answer.ttft(),
             prefill_tokens_per_second: answer.prefill_tokens_per_second(),
-        });
+        };
+        keep(&mut self.trend, past, TREND);
     }
+}
+
+/// The newest ones.
+fn keep<T>(all: &mut Vec<T>, new: T, most: usize) {
+    if all.len() == most {
+        all.remove(0);
+    }
+    all.push(new);
 }

@@ -28,7 +28,8 @@ pub fn split(layout: &Layout, has_heading: bool, lines: usize) -> Split {
     let area = layout.text();
     let heading_rows = u16::from(has_heading && area.height > 1);
     let lines = u16::try_from(lines).unwrap_or(u16::MAX).min(area.height - heading_rows);
-    let rule_rows = u16::from(area.height > heading_rows + lines);
+    // A rule that nothing stands below would stand on that of the composer.
+    let rule_rows = u16::from(area.height > heading_rows + lines + 1);
     let shown = heading_rows + lines + rule_rows;
     Split {
         top: Rect { height: shown, ..layout.conversation },
