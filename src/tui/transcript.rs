@@ -190,7 +190,8 @@ fn opening(state: &State, skin: &Skin, seconds_loading: u64, columns: usize, wid
         .collect(),
         EngineState::Failed(_) => vec![Line::from(skin.styled(skin.theme.error, "the engine could not start"))],
         EngineState::Ready(snapshot) => {
-            let mut lines = vec![model_line(snapshot, skin), blank()];
+            let mut lines = skin.wrap(panels::lane::model(snapshot, skin), columns.saturating_sub(2), 2);
+            lines.push(blank());
             // Where there is a panel for the lanes, they are shown there and nowhere else.
             if !wide {
                 let room = columns.saturating_sub(2);
@@ -217,17 +218,6 @@ fn invitation(state: &State, snapshot: &EngineSnapshot) -> String {
         }
         Some(server) => format!("Ask something; it may go to {}.", server.host),
     }
-}
-
-fn model_line(snapshot: &EngineSnapshot, skin: &Skin) -> Text {
-    let mut spans = vec![skin.styled(skin.theme.strong, one_line(&snapshot.model))];
-    if !snapshot.architecture.is_empty() {
-        spans.extend([skin.dot(), skin.dim(one_line(&snapshot.architecture))]);
-    }
-    if snapshot.weight_bytes > 0 {
-        spans.extend([skin.dot(), skin.dim(format!("{} of weights", format::bytes(snapshot.weight_bytes)))]);
-    }
-    Line::from(spans)
 }
 
 /// Lines of one left edge, in the middle of the area, a little above it.

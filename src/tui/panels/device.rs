@@ -16,13 +16,23 @@ use super::super::text::width;
 const BAR: usize = 10;
 pub const ROWS: usize = 6;
 
-/// Without a row for the temperature, where it has room in another one.
+/// Without a row for the temperature, where it has room in another one, and for an NPU of which nothing is known.
 pub fn least_rows(state: &State, columns: usize) -> usize {
     let joins = state.device.as_ref().is_some_and(|sample| match &sample.cpu_celsius {
         Reading::Measured(_) => sample.cpu_mhz.measured().is_some(),
         Reading::Unavailable(reason) => width(&power_and_temperature(sample, reason)) <= columns,
     });
-    ROWS - usize::from(joins)
+    ROWS - usize::from(joins) - usize::from(joins && is_unknown(state))
+}
+
+/// Nothing of an NPU is measured. Whether there is one, the lane panel says.
+fn is_unknown(state: &State) -> bool {
+    state.device.as_ref().is_some_and(|DeviceSample { npu, .. }| {
+        npu.load.measured().is_none()
+            && npu.mhz.measured().is_none()
+            && npu.celsius.measured().is_none()
+            && npu.watts.measured().is_none()
+    })
 }
 
 /// The power, and why there is no temperature.
@@ -57,6 +67,9 @@ pub fn lines(state: &State, skin: &Skin, columns: usize, rows: usize) -> Vec<Tex
                 lines.push(Line::from(skin.dim(power_and_temperature(sample, reason))));
             }
         }
+    }
+    if rows < lines.len() && is_unknown(state) {
+        lines.remove(1);
     }
     if rows > ROWS + 3 {
         lines.extend(past(state.panels.machine(), skin, columns));

@@ -9,6 +9,7 @@ use crate::engine::{
 };
 use crate::model::memory::gb;
 
+use super::super::format;
 use super::super::skin::{Skin, Text, pad_left, pad_right};
 use super::super::state::{EngineState, State};
 use super::super::text::{self, sanitize::one_line, wrap::wrap};
@@ -97,10 +98,27 @@ pub fn lines(state: &State, skin: &Skin, rows: usize) -> Vec<Text> {
         lines.push(Line::default());
         lines.extend(graphs);
     }
+    if rows > lines.len() + 2 {
+        let label = std::iter::once(skin.dim(pad_right("model", NAME)));
+        lines.push(Line::default());
+        lines.push(Line::from(label.chain(model(snapshot, skin).spans).collect::<Vec<_>>()));
+    }
     if snapshot.lanes.is_empty() {
         lines.push(Line::from(vec![skin.styled(skin.theme.error, format!("{} no lane", skin.glyphs.rejected))]));
     }
     lines
+}
+
+/// `SmolLM2-135M-Instruct · llama · 151 MiB of weights`
+pub fn model(snapshot: &EngineSnapshot, skin: &Skin) -> Text {
+    let mut spans = vec![skin.styled(skin.theme.strong, one_line(&snapshot.model))];
+    if !snapshot.architecture.is_empty() {
+        spans.extend([skin.dot(), skin.dim(one_line(&snapshot.architecture))]);
+    }
+    if snapshot.weight_bytes > 0 {
+        spans.extend([skin.dot(), skin.dim(format!("{} of weights", format::bytes(snapshot.weight_bytes)))]);
+    }
+    Line::from(spans)
 }
 
 /// `cpu    model     300 nodes: 300 CPU`, a line a graph.

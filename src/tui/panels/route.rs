@@ -3,7 +3,7 @@
 
 use ratatui::text::{Line, Span};
 
-use crate::engine::{LaneChange, LaneId, Rejection, RemoteUsage, RoutingDecision, Rule};
+use crate::engine::{LaneChange, LaneId, LaneState, LaneStatus, Rejection, RemoteUsage, RoutingDecision, Rule};
 
 use super::super::answer::Answer;
 use super::super::format;
@@ -28,7 +28,10 @@ pub fn rows(state: &State) -> usize {
 pub fn more_rows(state: &State, columns: usize) -> usize {
     let Some((decision, answer)) = state.decision() else { return 0 };
     let change = answer.and_then(|answer| answer.change.as_ref());
-    let rejected = decision.rejected.iter().filter(|rejection| change.is_none_or(|change| change.to != rejection.lane));
+    let counts = |rejection: &&Rejection| {
+        change.is_none_or(|change| change.to != rejection.lane) && !is_absent(state, rejection)
+    };
+    let rejected = decision.rejected.iter().filter(counts);
     let reasons = rejected.map(|rejection| (rejection.lane, one_line(&rejection.reason)));
     let moved = change.map(|change| (change.to, format!("{} . {}", from_token(change), one_line(&change.reason))));
     let rows = |(lane, reason): (LaneId, String)| {
@@ -36,6 +39,18 @@ pub fn more_rows(state: &State, columns: usize) -> usize {
         wrap(&reason, columns.saturating_sub(name)).len() - 1
     };
     reasons.chain(moved).map(rows).sum()
+}
+
+/// In a column, where the lane panel stands above.
+const SEE_LANE: &str = "not there; the lane panel says why";
+/// Columns from which on every reason is told here, too.
+const FULL: usize = 60;
+
+/// The lane panel tells the same.
+fn is_absent(state: &State, rejection: &Rejection) -> bool {
+    let lanes = state.snapshot().map(|snapshot| snapshot.lanes.as_slice()).unwrap_or_default();
+    let says = |lane: &LaneStatus| matches!(&lane.state, LaneState::Absent { reason } if *reason == rejection.reason);
+    lanes.iter().any(|lane| lane.id == rejection.lane && says(lane))
 }
 
 fn has_server(state: &State) -> bool {
@@ -56,7 +71,11 @@ pub fn lines(state: &State, skin: &Skin, columns: usize) -> Vec<Text> {
             // Back to the lane that was chosen first.
             lines.extend(change.map(|change| moved(change, room, skin)));
         } else if let Some(rejection) = decision.rejected.iter().find(|rejection| rejection.lane == id) {
-            let rejected = || rejected(decision, rejection, room, skin, columns);
+            let reason = match columns < FULL && is_absent(state, rejection) {
+                true => SEE_LANE.to_owned(),
+                false => one_line(&rejection.reason),
+            };
+            let rejected = || rejected(decision, rejection, reason, room, skin, columns);
             lines.push(change.map_or_else(rejected, |change| moved(change, room, skin)));
         }
     }
@@ -170,9 +189,15 @@ fn chosen(decision: &RoutingDecision, room: Room, skin: &Skin) -> Text {
     Line::from(spans)
 }
 
-fn rejected(decision: &RoutingDecision, rejection: &Rejection, room: Room, skin: &Skin, columns: usize) -> Text {
+fn rejected(
+    decision: &RoutingDecision,
+    rejection: &Rejection,
+    mut reason: String,
+    room: Room,
+    skin: &Skin,
+    columns: usize,
+) -> Text {
     let (needed, limit) = (decision.needed_tokens, rejection.context_limit);
-    let mut reason = one_line(&rejection.reason);
     // The numbers stand beside the bar already.
     if reason == format!("{needed} tokens, context of {limit}") {
         reason = "too long".to_owned();
