@@ -1,10 +1,14 @@
 //! Draws what is typed, what waits to be sent, and the footer below.
 
+use std::ops::Range;
+
 use ratatui::buffer::Buffer;
 use ratatui::layout::{Position, Rect};
+use ratatui::style::Modifier;
 use ratatui::text::{Line, Span};
 
 use super::chats;
+use super::composer::{self, Vi};
 use super::consent::{self, Gate};
 use super::keys::{Action, Context};
 use super::layout::{COMPOSER_MARGIN, Layout, Mode};
@@ -31,7 +35,12 @@ pub fn draw(state: &mut State, skin: &Skin, area: Rect, buffer: &mut Buffer) -> 
     let margin = if area.width > COMPOSER_MARGIN { margin } else { 0 };
     if margin > 0 {
         // A small screen has no other place to say which mode it is.
-        let sign = if state.composer.is_normal() { ":" } else { skin.glyphs.prompt };
+        let sign = match state.composer.vi().map(Vi::mode) {
+            None | Some(composer::Mode::Insert) => skin.glyphs.prompt,
+            Some(composer::Mode::Normal) => ":",
+            Some(composer::Mode::Select { lines: false, .. }) => "v",
+            Some(composer::Mode::Select { lines: true, .. }) => "V",
+        };
         buffer.set_line(area.x + 1, area.y, &Line::from(skin.styled(skin.theme.accent, sign)), 1);
     }
     let room = area.width - margin;
@@ -59,7 +68,36 @@ fn typed_line(state: &State, skin: &Skin, line: wrap::Line) -> Text {
     }
     spans.push(skin.plain(&text[at..line.end]));
     spans.retain(|span| !span.content.is_empty());
-    Line::from(spans)
+    match state.composer.selection() {
+        // What is not on the line is before or behind it.
+        Some(range) if range.start <= line.end && range.end > line.start => {
+            let place = |at: usize| line.indent + at.clamp(line.start, line.end) - line.start;
+            Line::from(reversed(spans, place(range.start)..place(range.end)))
+        }
+        _ => Line::from(spans),
+    }
+}
+
+/// The spans with these bytes of them selected; an empty line that is selected shows it by a space.
+fn reversed(spans: Vec<Span<'static>>, selected: Range<usize>) -> Vec<Span<'static>> {
+    let mut out = Vec::new();
+    let mut start = 0;
+    for span in spans {
+        let end = start + span.content.len();
+        let (from, to) = (selected.start.clamp(start, end) - start, selected.end.clamp(start, end) - start);
+        let (text, style) = (span.content, span.style);
+        out.extend([
+            Span::styled(text[..from].to_owned(), style),
+            Span::styled(text[from..to].to_owned(), style.add_modifier(Modifier::REVERSED)),
+            Span::styled(text[to..].to_owned(), style),
+        ]);
+        start = end;
+    }
+    out.retain(|span| !span.content.is_empty());
+    if out.is_empty() {
+        out.push(Span::styled(" ", Modifier::REVERSED));
+    }
+    out
 }
 
 fn placeholder(state: &State) -> String {
@@ -144,7 +182,12 @@ fn hints(state: &State, skin: &Skin, layout: &Layout, columns: usize) -> Text {
 /// vi's mode, and what was typed of a command.
 fn vi_mode(state: &State, skin: &Skin) -> Text {
     let Some(vi) = state.composer.vi() else { return Line::default() };
-    let mode = if state.composer.is_normal() { "normal" } else { "insert" };
+    let mode = match vi.mode() {
+        composer::Mode::Insert => "insert",
+        composer::Mode::Normal => "normal",
+        composer::Mode::Select { lines: false, .. } => "visual",
+        composer::Mode::Select { lines: true, .. } => "visual line",
+    };
     let mut line = Line::from(skin.styled(skin.theme.strong, format!("   {mode}")));
     if !vi.keys().is_empty() {
         line.push_span(skin.plain(format!(" {}", one_line(vi.keys()))));
@@ -232,9 +275,38 @@ impl Room {
 
 #[cfg(test)]
 mod tests {
-    use super::super::fixtures::decision;
+    use super::super::fixtures::{Desk, decision};
+    use super::super::skin::test_skin;
     use super::*;
     use crate::engine::PromptParts;
+
+    /// The text with what is selected in brackets.
+    fn selected(text: &str, keys: &str, columns: usize) -> Vec<String> {
+        let mut desk = Desk::ready();
+        desk.state.composer.use_vi(true);
+        desk.state.composer.insert(text);
+        desk.state.composer.vi_escape();
+        keys.chars().for_each(|key| desk.state.composer.vi_key(key, columns));
+        let lines = desk.state.composer.lines(columns).to_vec();
+        let shown = |line| {
+            let spans = typed_line(&desk.state, &test_skin(), line).spans.into_iter();
+            let mark = |span: Span<'_>| match span.style.add_modifier.contains(Modifier::REVERSED) {
+                true => format!("[{}]", span.content),
+                false => span.content.into_owned(),
+            };
+            spans.map(mark).collect()
+        };
+        lines.into_iter().map(shown).collect()
+    }
+
+    #[test]
+    fn what_is_selected_stands_out() {
+        assert_eq!(selected("one two three", "0wve", 40), ["one [two] three"]);
+        assert_eq!(selected("one two three", "0wv$", 8), ["one [two]", "[three]"]);
+        assert_eq!(selected("one\n\ntwo\nthree", "ggVjj", 40), ["[one]", "[ ]", "[two]", "three"]);
+        assert_eq!(selected("日本語", "0lv", 40), ["日[本]語"]);
+        assert_eq!(selected("one", "0", 40), ["one"]);
+    }
 
     #[test]
     fn a_warning_comes_before_the_context_is_full() {
