@@ -55,6 +55,7 @@ mod replay;
 #[cfg(test)]
 mod replay_tests;
 mod skin;
+mod standing;
 mod state;
 mod strip;
 mod switch;
