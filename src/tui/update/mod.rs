@@ -19,6 +19,7 @@ mod mouse;
 mod panels;
 mod race;
 mod replay;
+mod room;
 mod send;
 mod settings;
 mod writing;
@@ -30,6 +31,7 @@ use super::event::{Effect, Event, Exit, Signal, SuspendedBy};
 use super::keys::Context;
 use super::state::{EngineState, QUIT_WINDOW, State};
 
+pub use room::{objection as too_long, refuse};
 pub use send::{return_queue, submit_now};
 
 pub fn update(state: &mut State, event: Event, now: Instant) -> Vec<Effect> {
