@@ -149,6 +149,36 @@ mod tests {
         Settings::load(&path)
     }
 
+    /// The TOML in the page about the settings.
+    fn documented() -> toml::Table {
+        let page = include_str!("../docs/settings.md");
+        let (_, rest) = page.split_once("```toml\n").unwrap();
+        rest.split_once("```").unwrap().0.parse().unwrap()
+    }
+
+    #[test]
+    fn the_page_about_the_settings_has_every_key() {
+        let documented = documented();
+        toml::from_str::<Settings>(&documented.to_string()).unwrap();
+        // Each table says by its error which keys it knows.
+        for table in ["", "screen", "remote", "cost", "plugins"] {
+            let (line, own) = match table {
+                "" => ("no-such-key = 1".to_owned(), &documented),
+                "plugins" => ("[[plugins]]\nno-such-key = 1".to_owned(), documented["plugins"][0].as_table().unwrap()),
+                table => (format!("[{table}]\nno-such-key = 1"), documented[table].as_table().unwrap()),
+            };
+            let error = toml::from_str::<Settings>(&line).unwrap_err().to_string();
+            let (_, known) = error.split_once("expected").unwrap();
+            let known: Vec<&str> = known.split('`').skip(1).step_by(2).collect();
+            assert!(known.len() > 1, "{error}");
+            for key in known {
+                assert!(own.contains_key(key), "the page lacks '{key}' of [{table}]");
+            }
+        }
+        let npu = documented["npu"].as_table().unwrap();
+        assert!(["model", "plugin", "backend"].iter().all(|key| npu.contains_key(*key)));
+    }
+
     #[test]
     fn no_file_means_defaults() {
         assert_eq!(Settings::load(Path::new("/no/such/file.toml")).unwrap(), Settings::default());

@@ -23,7 +23,7 @@ impl Home {
             let records = [
                 Record::Question { id: 0, parent: None, time, text: question.into(), shown: None },
                 Record::Answer { id: 1, parent: Some(0), time, model: "test-model".into() },
-                Record::Text { id: 1, text: answer.into(), thinking: String::new() },
+                Record::Text { id: 1, text: answer.into(), thinking: String::new(), token: None },
             ];
             for record in records {
                 file.write(&mut record.line().into_bytes()).unwrap();

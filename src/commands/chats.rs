@@ -11,11 +11,12 @@ use serde::Serialize;
 use super::run::print_now;
 use crate::cli::{ChatArgs, ChatsArgs, ChatsCommand, FormatName, KeepArgs};
 use crate::config::Settings;
+use crate::engine::Parameter;
 use crate::paths::Paths;
 use crate::store::export::{self, Format};
 use crate::store::{Found, Library, Store, timestamp};
-use crate::tui::ChatOptions;
 use crate::tui::text::sanitize::{one_line, sanitize};
+use crate::tui::{ChatOptions, Given};
 
 /// The version of the JSON; it grows when a field changes its meaning.
 const SCHEMA: u32 = 1;
@@ -29,7 +30,21 @@ pub fn options(keep: &KeepArgs, args: &ChatArgs, settings: &Settings, paths: &Pa
         Some(id) => Some(store.find(Some(id))?),
     };
     let saves = !keep.no_save && settings.save.unwrap_or(true);
-    Ok(ChatOptions { store, saves, resume, keep_system: args.system.is_some() })
+    Ok(ChatOptions { store, saves, resume, given: given(args) })
+}
+
+/// What the command line says of the answers.
+fn given(args: &ChatArgs) -> Given {
+    let parameters = Parameter::ALL.into_iter().filter(|parameter| match parameter {
+        Parameter::Temperature => args.temperature.is_some(),
+        Parameter::TopK => args.top_k.is_some(),
+        Parameter::TopP => args.top_p.is_some(),
+        Parameter::MinP => args.min_p.is_some(),
+        Parameter::RepetitionPenalty => args.repetition_penalty.is_some(),
+        Parameter::MaxTokens => args.max_tokens.is_some(),
+        Parameter::Seed => args.seed.is_some(),
+    });
+    Given { system: args.system.is_some(), thinking: args.think.is_some(), parameters: parameters.collect() }
 }
 
 pub fn run(args: &ChatsArgs) -> anyhow::Result<ExitCode> {
@@ -114,7 +129,7 @@ fn print_all(found: &[Found], json: bool) -> anyhow::Result<()> {
 
 fn show(store: &Store, id: Option<&str>, json: bool) -> anyhow::Result<()> {
     let id = store.find(id)?;
-    let stored = store.load(&id)?;
+    let stored = store.look(&id)?;
     if json {
         return print_now(&Format::Json.write(&stored.tree, Some(&id)));
     }
@@ -153,7 +168,7 @@ fn export(store: &Store, id: &str, file: Option<&str>, format: Option<FormatName
         (None, Some(file)) => Format::of(file)
             .with_context(|| format!("'{file}' says no format; end it in .md or .json, or name it by --format"))?,
     };
-    let text = format.write(&store.load(&id)?.tree, Some(&id));
+    let text = format.write(&store.look(&id)?.tree, Some(&id));
     let Some(file) = file else { return print_text(&text) };
     let mut options = std::fs::File::options();
     let made = options.write(true).create_new(true).open(Path::new(file));

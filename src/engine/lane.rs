@@ -30,6 +30,10 @@ impl LaneId {
             Self::Remote => "remote",
         }
     }
+
+    pub fn named(name: &str) -> Option<Self> {
+        [Self::Npu, Self::Cpu, Self::Remote].into_iter().find(|lane| lane.name() == name)
+    }
 }
 
 impl fmt::Display for LaneId {

@@ -160,7 +160,7 @@ fn asked<'a>(names: &[LaneId], engine: &'a EngineSnapshot) -> Result<Vec<&'a Lan
 }
 
 /// One after the other where two of them compute on the same cores.
-fn order(lanes: &[&LaneStatus]) -> Order {
+pub fn order(lanes: &[&LaneStatus]) -> Order {
     let sharing: Vec<String> = lanes.iter().filter(|lane| uses_cores(lane)).map(|lane| spoken(lane)).collect();
     match sharing.as_slice() {
         [] | [_] => Order::SideBySide,

@@ -5,8 +5,9 @@ use std::collections::HashSet;
 use serde::Serialize;
 use serde_json::Value;
 
+use super::message::Message;
 use super::record::timestamp;
-use super::tree::{Message, Tree};
+use super::tree::Tree;
 
 /// The version of the JSON; it grows when a field changes its meaning.
 pub const SCHEMA: u32 = 1;
@@ -54,7 +55,7 @@ pub fn markdown(tree: &Tree) -> String {
         let who = match &message.answer {
             None => "You".to_owned(),
             Some(answer) => {
-                let lane = answer.lane.as_ref().map(|lane| match answer.emulated {
+                let lane = answer.lane().map(|lane| match answer.is_emulated() {
                     true => format!(", {lane} emulated"),
                     false => format!(", {lane}"),
                 });
@@ -142,8 +143,8 @@ fn message_json(message: &Message, shown: bool) -> Value {
         let end = answer.end.as_ref();
         AnswerRow {
             model: &answer.model,
-            lane: answer.lane.as_deref(),
-            emulated: answer.emulated,
+            lane: answer.lane(),
+            emulated: answer.is_emulated(),
             thinking: &answer.thinking,
             finish: end.map(|end| end.finish.as_str()),
             tokens: end.map(|end| end.tokens),

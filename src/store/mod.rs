@@ -11,6 +11,7 @@ pub mod export;
 mod file;
 pub mod keeper;
 mod library;
+mod message;
 mod read;
 mod record;
 mod tree;
@@ -26,9 +27,10 @@ use crate::disk;
 
 pub use file::Appender;
 pub use library::{Found, Library, Snippet};
+pub use message::{Answer, Made, Message, Piece};
 pub use read::{LeftOut, Reading, read};
-pub use record::{End, Record, Unreadable, VERSION, timestamp};
-pub use tree::{Answer, Message, Tree};
+pub use record::{End, LongPiece, Record, Shown, TokenTime, Unreadable, VERSION, timestamp};
+pub use tree::Tree;
 
 const EXTENSION: &str = "jsonl";
 const DELETED: &str = "deleted";
@@ -62,6 +64,16 @@ pub struct Stored {
     pub id: String,
     pub tree: Tree,
     pub left_out: LeftOut,
+}
+
+impl Stored {
+    /// Another program has it open, and may be writing the answer that has no end.
+    fn say_unfinished(&mut self) {
+        if let Some(id) = self.tree.unfinished() {
+            let end = End::unfinished("unfinished: another ortalk was still writing to this conversation");
+            self.tree.apply(&Record::End { id, end });
+        }
+    }
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -126,8 +138,10 @@ impl Store {
     pub fn find(&self, name: Option<&str>) -> Result<String, StoreError> {
         let entries = self.list()?;
         let Some(name) = name else {
-            let latest = entries.into_iter().next().ok_or_else(|| StoreError::Empty(self.folder.clone()))?;
-            return Ok(latest.id);
+            // One that a kill left empty is none to go on with.
+            let is_emptied = |entry: &Entry| self.load(&entry.id).is_ok_and(|stored| stored.tree.is_emptied());
+            let latest = entries.into_iter().find(|entry| !is_emptied(entry));
+            return latest.map(|entry| entry.id).ok_or_else(|| StoreError::Empty(self.folder.clone()));
         };
         match one(entries, name)? {
             Some(id) => Ok(id),
@@ -141,6 +155,15 @@ impl Store {
 
     pub fn load(&self, id: &str) -> Result<Stored, StoreError> {
         load(&self.path(id), id)
+    }
+
+    /// As one that is only looked at: an answer that another program may be writing just now says so.
+    pub fn look(&self, id: &str) -> Result<Stored, StoreError> {
+        let mut stored = self.load(id)?;
+        if stored.tree.unfinished().is_some() && file::is_locked(&self.lock_path(id)) {
+            stored.say_unfinished();
+        }
+        Ok(stored)
     }
 
     pub fn load_deleted(&self, id: &str) -> Result<Stored, StoreError> {
@@ -194,9 +217,15 @@ impl Store {
         Ok(())
     }
 
+    /// One that was deleted because it was empty has its last message back.
     pub fn undelete(&self, id: &str) -> Result<(), StoreError> {
         let (from, to) = (self.deleted_path(id), self.path(id));
-        fs::rename(&from, to).map_err(StoreError::io(&from, "taken back"))
+        fs::rename(&from, &to).map_err(StoreError::io(&from, "taken back"))?;
+        let emptied = self.load(id).ok().filter(|stored| stored.tree.is_emptied());
+        let Some(message) = emptied.and_then(|stored| stored.tree.newest_deleted()) else { return Ok(()) };
+        let mut file = self.open(id)?.ok_or_else(|| StoreError::Busy(id.to_owned()))?;
+        let mut line = Record::Restore(message).line().into_bytes();
+        file.write(&mut line).map_err(StoreError::io(&to, "written"))
     }
 
     /// Removes a deleted conversation for good.

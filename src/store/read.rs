@@ -53,7 +53,7 @@ impl Reading {
 mod tests {
     use proptest::prelude::*;
 
-    use super::super::record::tests::{all, answer, end, question, text};
+    use super::super::record::tests::{all, answer, end, question, text, thought, token};
     use super::*;
 
     fn lines(records: &[Record]) -> Vec<u8> {
@@ -81,7 +81,14 @@ mod tests {
                 .prop_map(|(id, parent, text)| question(id, parent, &text)),
             (id.clone(), id.clone()).prop_map(|(id, parent)| answer(id, parent)),
             (id.clone(), words).prop_map(|(id, piece)| text(id, &piece)),
-            (id.clone(), words).prop_map(|(id, thinking)| Record::Text { id, text: String::new(), thinking }),
+            (id.clone(), words).prop_map(|(id, thinking)| Record::Text {
+                id,
+                text: String::new(),
+                thinking,
+                token: None
+            }),
+            (id.clone(), words, 0u64..1 << 50).prop_map(|(id, piece, took)| token(id, &piece, took)),
+            (id.clone(), words, 0u64..100_000).prop_map(|(id, piece, took)| thought(id, &piece, took)),
             (id.clone(), words).prop_map(|(id, why)| Record::Lane {
                 id,
                 lane: "cpu".into(),

@@ -2,6 +2,7 @@
 //!
 //! `docs/conversations.md` describes the format for others.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use chrono::{DateTime, SecondsFormat, Utc};
@@ -20,16 +21,18 @@ pub enum Record {
     Begin { id: String, version: u32, time: DateTime<Utc> },
     /// The instructions for the answers that follow; `None` for none.
     System(Option<String>),
+    /// What was set by hand for the answers that follow, by name, as it is typed; in place of what was set before.
+    Set(BTreeMap<String, String>),
     /// What a person calls the conversation.
     Title(String),
-    /// A message of the person's, which becomes the head. `shown` is what stands on the screen, where that is shorter.
-    Question { id: u32, parent: Option<u32>, time: DateTime<Utc>, text: String, shown: Option<String> },
+    /// A message of the person's, which becomes the head.
+    Question { id: u32, parent: Option<u32>, time: DateTime<Utc>, text: String, shown: Option<Shown> },
     /// The beginning of an answer, which becomes the head.
     Answer { id: u32, parent: Option<u32>, time: DateTime<Utc>, model: String },
     /// The lane that answers from here on. `why` is there when the answer moved to it from another one.
     Lane { id: u32, lane: String, emulated: bool, why: Option<String> },
-    /// What an answer goes on with.
-    Text { id: u32, text: String, thinking: String },
+    /// What an answer goes on with. `token` is there where it is the text of one token, whose time is known.
+    Text { id: u32, text: String, thinking: String, token: Option<TokenTime> },
     /// An answer that had ended goes on.
     Continue { id: u32 },
     /// An answer is over.
@@ -42,10 +45,62 @@ pub enum Record {
     Restore(u32),
 }
 
+/// What stands on the screen in the place of a question's text, where that has long pieces.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Shown {
+    pub text: String,
+    /// In the order of their places. Conversations that were kept before have none.
+    pub pieces: Vec<LongPiece>,
+}
+
+/// A paste or a file, and the label that stands for it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LongPiece {
+    /// Bytes of the label, in what is shown.
+    pub label: (usize, usize),
+    /// Bytes of what it stands for, in the text.
+    pub text: (usize, usize),
+    /// The path of a file, as it was typed; `None` for a paste.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub file: Option<String>,
+}
+
+/// When a token came.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TokenTime {
+    /// Since the token before it; of the first one since the question was sent.
+    pub took: Duration,
+    /// It is part of the thinking, whether or not it gave text of it.
+    pub thinks: bool,
+}
+
+/// Steps in which a token's time is kept, in microseconds: finer than what moves it by chance.
+const TIME_STEP: u64 = 10;
+/// No token takes longer, in milliseconds; a larger number is damage.
+const LONGEST_TOKEN: f64 = 1e9;
+
+impl TokenTime {
+    /// As it is kept.
+    pub fn new(took: Duration, thinks: bool) -> Self {
+        let micros = u64::try_from(took.as_micros()).unwrap_or(u64::MAX).min((LONGEST_TOKEN * 1000.0) as u64);
+        Self { took: Duration::from_micros((micros + TIME_STEP / 2) / TIME_STEP * TIME_STEP), thinks }
+    }
+
+    fn parse(ms: f64, thinks: bool) -> Option<Self> {
+        (0.0..=LONGEST_TOKEN)
+            .contains(&ms)
+            .then(|| Self::new(Duration::from_micros((ms * 1000.0).round() as u64), thinks))
+    }
+
+    fn milliseconds(self) -> f64 {
+        self.took.as_micros() as f64 / 1000.0
+    }
+}
+
 /// How an answer ended, and what was measured of it.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct End {
-    /// `stop`, `length`, `cancelled`, `error`.
+    /// `stop`, `length`, `cancelled`, `error`, `unfinished`.
     pub finish: String,
     /// For people, where it was not the model's own end.
     pub note: Option<String>,
@@ -54,6 +109,13 @@ pub struct End {
     pub thinking_tokens: usize,
     pub ttft: Option<Duration>,
     pub tokens_per_second: Option<f64>,
+}
+
+impl End {
+    /// It may still be written, but not here.
+    pub fn unfinished(note: &str) -> Self {
+        Self { finish: "unfinished".to_owned(), note: Some(note.to_owned()), ..Self::default() }
+    }
 }
 
 /// Why a line is no record.
@@ -91,9 +153,15 @@ struct Line {
     #[serde(skip_serializing_if = "Option::is_none")]
     text: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    values: Option<BTreeMap<String, String>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     shown: Option<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pieces: Vec<LongPiece>,
     #[serde(skip_serializing_if = "Option::is_none")]
     thinking: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ms: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     finish: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -133,12 +201,14 @@ impl Record {
                 ..of("conversation", None)
             },
             Self::System(text) => Line { text: text.clone(), ..of("system", None) },
+            Self::Set(values) => Line { values: Some(values.clone()), ..of("set", None) },
             Self::Title(text) => Line { text: Some(text.clone()), ..of("title", None) },
             Self::Question { id, parent, time, text, shown } => Line {
                 parent: *parent,
                 time: Some(timestamp(*time)),
                 text: Some(text.clone()),
-                shown: shown.clone(),
+                shown: shown.as_ref().map(|shown| shown.text.clone()),
+                pieces: shown.as_ref().map(|shown| shown.pieces.clone()).unwrap_or_default(),
                 ..of("user", Some(*id))
             },
             Self::Answer { id, parent, time, model } => Line {
@@ -150,8 +220,15 @@ impl Record {
             Self::Lane { id, lane, emulated, why } => {
                 Line { lane: Some(lane.clone()), emulated: *emulated, why: why.clone(), ..of("lane", Some(*id)) }
             }
-            Self::Text { id, text, thinking } => {
-                Line { text: filled(text), thinking: filled(thinking), ..of("text", Some(*id)) }
+            Self::Text { id, text, thinking, token } => {
+                let thinks = token.is_some_and(|token| token.thinks);
+                Line {
+                    text: filled(text),
+                    // Of a token that thinks it is there, whatever it says.
+                    thinking: if thinks { Some(thinking.clone()) } else { filled(thinking) },
+                    ms: token.map(TokenTime::milliseconds),
+                    ..of("text", Some(*id))
+                }
             }
             Self::Continue { id } => of("continue", Some(*id)),
             Self::End { id, end } => Line {
@@ -182,13 +259,14 @@ impl Line {
                 Record::Begin { version: self.v.ok_or(damaged)?, time: time()?, id: self.conversation.ok_or(damaged)? }
             }
             "system" => Record::System(self.text),
+            "set" => Record::Set(self.values.ok_or(damaged)?),
             "title" => Record::Title(self.text.ok_or(damaged)?),
             "user" => Record::Question {
                 id: id()?,
                 parent: optional(self.parent)?,
                 time: time()?,
                 text: self.text.ok_or(damaged)?,
-                shown: self.shown,
+                shown: self.shown.map(|text| Shown { text, pieces: self.pieces }),
             },
             "assistant" => Record::Answer {
                 id: id()?,
@@ -201,6 +279,10 @@ impl Line {
             }
             "text" => Record::Text {
                 id: id()?,
+                token: match self.ms {
+                    Some(ms) => Some(TokenTime::parse(ms, self.thinking.is_some()).ok_or(damaged)?),
+                    None => None,
+                },
                 text: self.text.unwrap_or_default(),
                 thinking: self.thinking.unwrap_or_default(),
             },
@@ -254,7 +336,17 @@ pub mod tests {
     }
 
     pub fn text(id: u32, text: &str) -> Record {
-        Record::Text { id, text: text.into(), thinking: String::new() }
+        Record::Text { id, text: text.into(), thinking: String::new(), token: None }
+    }
+
+    pub fn token(id: u32, text: &str, took_us: u64) -> Record {
+        let token = Some(TokenTime::new(Duration::from_micros(took_us), false));
+        Record::Text { id, text: text.into(), thinking: String::new(), token }
+    }
+
+    pub fn thought(id: u32, thinking: &str, took_us: u64) -> Record {
+        let token = Some(TokenTime::new(Duration::from_micros(took_us), true));
+        Record::Text { id, text: String::new(), thinking: thinking.into(), token }
     }
 
     pub fn end(id: u32, finish: &str) -> Record {
@@ -278,6 +370,11 @@ pub mod tests {
             ),
             (Record::System(Some("Be brief.".into())), r#"{"kind":"system","text":"Be brief."}"#),
             (Record::System(None), r#"{"kind":"system"}"#),
+            (
+                Record::Set([("max-tokens".into(), "64".into()), ("thinking".into(), "off".into())].into()),
+                r#"{"kind":"set","values":{"max-tokens":"64","thinking":"off"}}"#,
+            ),
+            (Record::Set(BTreeMap::new()), r#"{"kind":"set","values":{}}"#),
             (Record::Title("Capitals".into()), r#"{"kind":"title","text":"Capitals"}"#),
             (
                 question(0, None, "Of France?\n"),
@@ -288,10 +385,13 @@ pub mod tests {
                     id: 2,
                     parent: Some(1),
                     time: then(),
-                    text: "a.txt:\n...".into(),
-                    shown: Some("[a.txt, 4 kB]".into()),
+                    text: "a.txt:\n```txt\nA long text.\n```\n\nSum up a.txt".into(),
+                    shown: Some(Shown {
+                        text: "Sum up [a.txt, 13 B]".into(),
+                        pieces: vec![LongPiece { label: (7, 20), text: (14, 27), file: Some("a.txt".into()) }],
+                    }),
                 },
-                r#"{"kind":"user","id":2,"parent":1,"time":"2026-03-04T05:06:07Z","text":"a.txt:\n...","shown":"[a.txt, 4 kB]"}"#,
+                r#"{"kind":"user","id":2,"parent":1,"time":"2026-03-04T05:06:07Z","text":"a.txt:\n```txt\nA long text.\n```\n\nSum up a.txt","shown":"Sum up [a.txt, 13 B]","pieces":[{"label":[7,20],"text":[14,27],"file":"a.txt"}]}"#,
             ),
             (
                 answer(1, 0),
@@ -302,10 +402,13 @@ pub mod tests {
                 r#"{"kind":"lane","id":1,"lane":"npu","emulated":true}"#,
             ),
             (
-                Record::Text { id: 1, text: String::new(), thinking: "Hm".into() },
+                Record::Text { id: 1, text: String::new(), thinking: "Hm".into(), token: None },
                 r#"{"kind":"text","id":1,"thinking":"Hm"}"#,
             ),
-            (text(1, "Paris"), r#"{"kind":"text","id":1,"text":"Paris"}"#),
+            (thought(1, "", 40_000), r#"{"kind":"text","id":1,"thinking":"","ms":40.0}"#),
+            (token(1, "Paris", 7_614), r#"{"kind":"text","id":1,"text":"Paris","ms":7.61}"#),
+            (token(1, "", 7_600), r#"{"kind":"text","id":1,"ms":7.6}"#),
+            (text(1, "."), r#"{"kind":"text","id":1,"text":"."}"#),
             (
                 Record::Lane { id: 1, lane: "cpu".into(), emulated: false, why: Some("it hung".into()) },
                 r#"{"kind":"lane","id":1,"lane":"cpu","why":"it hung"}"#,
@@ -351,6 +454,9 @@ pub mod tests {
             r#"{"kind":"user","id":1,"time":"yesterday","text":"x"}"#,
             r#"{"kind":"user","id":1,"time":"2026-03-04T05:06:07Z"}"#,
             r#"{"kind":"text"}"#,
+            r#"{"kind":"user","id":1,"time":"2026-03-04T05:06:07Z","text":"x","shown":"x","pieces":[{"label":[0]}]}"#,
+            r#"{"kind":"text","id":1,"text":"x","ms":-1}"#,
+            r#"{"kind":"text","id":1,"text":"x","ms":1e12}"#,
             r#"{"kind":"end","id":1,"finish":"stop","ttft_ms":-1}"#,
             r#"{"kind":"end","id":1}"#,
         ] {

@@ -1,38 +1,10 @@
 //! A conversation as a tree: each message knows the one that it follows, so that an edited question and a second answer
 //! stand beside the first ones. The head says which way through the tree is the conversation as it is shown and sent.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
-use chrono::{DateTime, Utc};
-
-use super::record::{End, Record};
-
-#[derive(Debug, Clone, PartialEq)]
-pub struct Message {
-    pub id: u32,
-    pub parent: Option<u32>,
-    pub time: DateTime<Utc>,
-    pub text: String,
-    /// What stands on the screen, where that is shorter than the text.
-    pub shown: Option<String>,
-    /// Of an answer; a question has none.
-    pub answer: Option<Answer>,
-    /// It is left out, with all that follows it.
-    pub deleted: bool,
-}
-
-#[derive(Debug, Clone, PartialEq, Default)]
-pub struct Answer {
-    pub model: String,
-    /// The one that spoke last.
-    pub lane: Option<String>,
-    pub emulated: bool,
-    pub thinking: String,
-    /// Where the answer moved to another lane: the offset in its text, the new lane, and why.
-    pub moves: Vec<(usize, String, String)>,
-    /// `None` while it is being written, or where the program ended before the answer did.
-    pub end: Option<End>,
-}
+use super::message::{Answer, Made, Message, Piece};
+use super::record::{End, Record, TokenTime};
 
 /// Messages by their parents, and the head. It is changed by records alone, so what is read from a file is what was.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -44,6 +16,7 @@ pub struct Tree {
     head: Option<u32>,
     title: Option<String>,
     system: Option<String>,
+    numbers: BTreeMap<String, String>,
 }
 
 impl Tree {
@@ -52,6 +25,7 @@ impl Tree {
         match record {
             Record::Begin { .. } => {}
             Record::System(text) => self.system = text.clone(),
+            Record::Set(numbers) => self.numbers = numbers.clone(),
             Record::Title(text) => self.title = Some(text.clone()),
             Record::Question { id, parent, time, text, shown } => self.add(Message {
                 id: *id,
@@ -72,30 +46,36 @@ impl Tree {
                 deleted: false,
             }),
             Record::Lane { id, lane, emulated, why } => {
-                if let Some(message) = self.message_mut(*id)
-                    && let Some(answer) = &mut message.answer
-                {
-                    let at = message.text.len();
-                    answer.moves.extend(why.iter().map(|why| (at, lane.clone(), why.clone())));
-                    answer.lane = Some(lane.clone());
-                    answer.emulated = *emulated;
-                }
+                let made = Made::Lane { lane: lane.clone(), emulated: *emulated, why: why.clone() };
+                self.make(*id, made, "", "");
             }
-            Record::Text { id, text, thinking } => {
-                if let Some(message) = self.message_mut(*id)
-                    && let Some(answer) = &mut message.answer
-                {
-                    message.text.push_str(text);
-                    answer.thinking.push_str(thinking);
-                }
+            Record::Text { id, text, thinking, token } => {
+                let made = match token {
+                    Some(TokenTime { took, thinks }) => {
+                        let answer = self.message(*id).and_then(|message| message.answer.as_ref());
+                        Made::Token { took: *took, thinks: *thinks, first: answer.is_some_and(Answer::is_at_first) }
+                    }
+                    None if text.is_empty() && thinking.is_empty() => return,
+                    None => Made::Text,
+                };
+                self.make(*id, made, text, thinking);
             }
-            Record::Continue { id } => self.set_end(*id, None),
+            Record::Continue { id } => {
+                self.set_end(*id, None);
+                self.make(*id, Made::GoesOn, "", "");
+            }
             Record::End { id, end } => self.set_end(*id, Some(end.clone())),
             Record::Head(None) => self.head = None,
             Record::Head(Some(id)) if self.is_visible(*id) => self.head = Some(*id),
             Record::Head(Some(_)) => {}
             Record::Delete(id) => self.delete(*id),
             Record::Restore(id) => self.restore(*id),
+        }
+    }
+
+    fn make(&mut self, id: u32, made: Made, text: &str, thinking: &str) {
+        if let Some(message) = self.message_mut(id) {
+            message.make(made, text, thinking);
         }
     }
 
@@ -214,6 +194,23 @@ impl Tree {
         self.messages.is_empty()
     }
 
+    /// Something was said, and all of it was deleted.
+    pub fn is_emptied(&self) -> bool {
+        !self.is_empty() && self.visible().next().is_none()
+    }
+
+    /// The newest of the deleted messages that would be back at once.
+    pub fn newest_deleted(&self) -> Option<u32> {
+        let is_cut = |message: &&Message| message.deleted && message.parent.is_none_or(|id| self.is_visible(id));
+        self.messages.iter().rev().find(is_cut).map(|message| message.id)
+    }
+
+    /// The answer at the head, where it has no end.
+    pub fn unfinished(&self) -> Option<u32> {
+        let head = self.message(self.head?)?;
+        head.answer.as_ref().filter(|answer| answer.end.is_none()).map(|_| head.id)
+    }
+
     /// The number for the next message.
     pub fn next_id(&self) -> u32 {
         self.messages.iter().map(|message| message.id + 1).max().unwrap_or(0)
@@ -224,46 +221,50 @@ impl Tree {
         self.system.as_deref()
     }
 
+    /// What was set by hand for the latest answer, by name.
+    pub fn numbers(&self) -> &BTreeMap<String, String> {
+        &self.numbers
+    }
+
     /// What a person called it, or the first words of its first message.
     pub fn title(&self) -> Option<String> {
         if let Some(title) = self.title.as_ref().filter(|title| !title.trim().is_empty()) {
             return Some(title.clone());
         }
         let first = self.path().first().copied().or_else(|| self.visible().next())?;
-        first_words(first.shown.as_ref().unwrap_or(&first.text))
+        first_words(first.shown())
     }
 
-    /// Records that make this tree again, each answer in one piece.
+    /// The first words that were ever said, though they may be deleted.
+    pub fn first_title(&self) -> Option<String> {
+        self.messages.first().and_then(|message| first_words(message.shown()))
+    }
+
+    /// Records that make this tree again.
     pub fn records(&self) -> Vec<Record> {
         let mut records = Vec::new();
         records.extend(self.system.clone().map(|text| Record::System(Some(text))));
+        records.extend((!self.numbers.is_empty()).then(|| Record::Set(self.numbers.clone())));
         records.extend(self.title.clone().map(Record::Title));
-        for Message { id, parent, time, text, shown, answer, .. } in &self.messages {
+        for message in &self.messages {
+            let Message { id, parent, time, text, shown, answer, .. } = message;
             let (id, parent, time) = (*id, *parent, *time);
             let Some(answer) = answer else {
                 records.push(Record::Question { id, parent, time, text: text.clone(), shown: shown.clone() });
                 continue;
             };
             records.push(Record::Answer { id, parent, time, model: answer.model.clone() });
-            let piece = |text: &str, thinking: &str| {
-                let said = !text.is_empty() || !thinking.is_empty();
-                said.then(|| Record::Text { id, text: text.to_owned(), thinking: thinking.to_owned() })
-            };
-            let mut thinking = answer.thinking.as_str();
-            let mut written = 0;
-            for (at, lane, why) in &answer.moves {
-                records.extend(piece(&text[written..*at], std::mem::take(&mut thinking)));
-                written = *at;
-                let why = Some(why.clone());
-                records.push(Record::Lane { id, lane: lane.clone(), emulated: false, why });
-            }
-            records.extend(answer.lane.iter().map(|lane| Record::Lane {
-                id,
-                lane: lane.clone(),
-                emulated: answer.emulated,
-                why: None,
+            records.extend(message.pieces().map(|Piece { made, text, thinking }| {
+                let token = match made {
+                    Made::Text => None,
+                    Made::Token { took, thinks, .. } => Some(TokenTime { took: *took, thinks: *thinks }),
+                    Made::Lane { lane, emulated, why } => {
+                        return Record::Lane { id, lane: lane.clone(), emulated: *emulated, why: why.clone() };
+                    }
+                    Made::GoesOn => return Record::Continue { id },
+                };
+                Record::Text { id, text: text.to_owned(), thinking: thinking.to_owned(), token }
             }));
-            records.extend(piece(&text[written..], thinking));
             records.extend(answer.end.clone().map(|end| Record::End { id, end }));
         }
         let deleted = self.messages.iter().filter(|message| message.deleted);
@@ -290,7 +291,9 @@ fn first_words(text: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::record::tests::{answer, end, question, text};
+    use std::time::Duration;
+
+    use super::super::record::tests::{answer, end, question, text, thought, token};
     use super::*;
 
     fn tree(records: &[Record]) -> Tree {
@@ -351,10 +354,13 @@ mod tests {
         // What stands elsewhere moves nobody.
         tree.apply(&Record::Delete(5));
         assert_eq!(path(&tree), [0, 1, 2, 3]);
+        assert!(!tree.is_emptied());
         for id in [0, 1] {
             tree.apply(&Record::Delete(id));
         }
-        assert_eq!(path(&tree), [0; 0]);
+        assert_eq!((path(&tree), tree.is_emptied(), tree.newest_deleted()), (vec![], true, Some(5)));
+        tree.apply(&Record::Restore(5));
+        assert_eq!((path(&tree), tree.is_emptied(), tree.newest_deleted()), (vec![5], false, Some(0)));
     }
 
     #[test]
@@ -371,21 +377,42 @@ mod tests {
             question(0, None, "one"),
             answer(1, 0),
             Record::Lane { id: 1, lane: "npu".into(), emulated: true, why: None },
-            Record::Text { id: 1, text: String::new(), thinking: "hm".into() },
-            text(1, "a"),
+            thought(1, "hm", 40_000),
+            token(1, "a", 8_000),
             moved,
+            text(1, "b"),
+            text(1, ""),
             text(1, "b"),
             text(0, "no answer"),
             text(7, "nobody"),
+            token(7, "nobody", 1),
             end(1, "length"),
             Record::Continue { id: 1 },
-            text(1, "c"),
+            token(1, "c", 30_000),
+            token(1, "", 9_000),
         ]);
         let message = tree.message(1).unwrap();
         let answer = message.answer.as_ref().unwrap();
-        assert_eq!((message.text.as_str(), answer.thinking.as_str(), &answer.end), ("abc", "hm", &None));
-        assert_eq!((answer.lane.as_deref(), answer.emulated), (Some("cpu"), false));
-        assert_eq!(answer.moves, [(1, "cpu".into(), "full".into())]);
+        assert_eq!((message.text.as_str(), answer.thinking.as_str(), &answer.end), ("abbc", "hm", &None));
+        assert_eq!((answer.lane(), answer.is_emulated()), (Some("cpu"), false));
+        let token = |ms, thinks, first| Made::Token { took: Duration::from_millis(ms), thinks, first };
+        let lane = |lane: &str, emulated, why: Option<&str>| Made::Lane {
+            lane: lane.into(),
+            emulated,
+            why: why.map(str::to_owned),
+        };
+        let pieces: Vec<_> = message.pieces().map(|piece| (piece.made.clone(), piece.text, piece.thinking)).collect();
+        let expected = [
+            (lane("npu", true, None), "", ""),
+            (token(40, true, true), "", "hm"),
+            (token(8, false, false), "a", ""),
+            (lane("cpu", false, Some("full")), "", ""),
+            (Made::Text, "bb", ""),
+            (Made::GoesOn, "", ""),
+            (token(30, false, true), "c", ""),
+            (token(9, false, false), "", ""),
+        ];
+        assert_eq!(pieces, expected);
         assert_eq!(tree.message(0).unwrap().text, "one");
     }
 
@@ -407,8 +434,11 @@ mod tests {
         let mut whole = branched();
         whole.apply(&Record::Title("Name".into()));
         whole.apply(&Record::System(Some("Be brief.".into())));
+        whole.apply(&Record::Set([("top-k".into(), "3".into())].into()));
         whole.apply(&Record::Lane { id: 3, lane: "cpu".into(), emulated: false, why: Some("full".into()) });
         whole.apply(&text(3, " more"));
+        whole.apply(&token(3, " and more", 5_000));
+        whole.apply(&Record::Continue { id: 3 });
         whole.apply(&Record::Delete(4));
         whole.apply(&Record::Head(Some(3)));
         assert_eq!(tree(&whole.records()), whole);

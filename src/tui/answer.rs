@@ -5,6 +5,7 @@
 use std::time::{Duration, Instant};
 
 use crate::engine::{Finished, GenerationEvent, LaneChange, LaneId, PrefillProgress, RoutingDecision};
+use crate::store::{Made, Message};
 use crate::telemetry::latency::tokens_per_second;
 
 use super::trace::Took;
@@ -26,6 +27,15 @@ pub struct Answer {
     pub finished: Option<Finished>,
     /// Over: finished, cancelled or lost.
     pub over: bool,
+    /// What was measured of it, where it was given in an earlier session.
+    kept: Option<Kept>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Kept {
+    emulated: bool,
+    ttft: Option<Duration>,
+    tokens_per_second: Option<f64>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,7 +62,38 @@ impl Answer {
             latencies: Vec::new(),
             finished: None,
             over: false,
+            kept: None,
         }
+    }
+
+    /// An answer of a kept conversation; of one that went on, what was measured of its last part. `None` for a question, and
+    /// for an answer that no lane gave.
+    pub fn kept(block: usize, message: &Message, now: Instant) -> Option<Self> {
+        let answer = message.answer.as_ref()?;
+        let lane = LaneId::named(answer.lane()?)?;
+        let mut latencies = Vec::new();
+        let mut timed = 0;
+        for piece in message.pieces() {
+            match piece.made {
+                Made::Token { first: true, .. } => {
+                    latencies.clear();
+                    timed = 1;
+                }
+                Made::Token { took, .. } => {
+                    latencies.push(*took);
+                    timed += 1;
+                }
+                Made::Text | Made::Lane { .. } | Made::GoesOn => {}
+            }
+        }
+        let end = answer.end.as_ref();
+        let kept = Kept {
+            emulated: answer.is_emulated(),
+            ttft: end.and_then(|end| end.ttft),
+            tokens_per_second: end.and_then(|end| end.tokens_per_second).or_else(|| tokens_per_second(&latencies)),
+        };
+        let tokens = end.map_or(timed, |end| end.tokens);
+        Some(Self { lane: Some(lane), tokens, latencies, over: true, kept: Some(kept), ..Self::new(block, now) })
     }
 
     pub fn note(&mut self, event: &GenerationEvent) {
@@ -100,12 +141,14 @@ impl Answer {
 
     /// The lane that it is on runs on a simulator.
     pub fn is_emulated(&self) -> bool {
-        let decided = || self.decision.as_ref().is_some_and(|decision| decision.emulated);
+        let kept = self.kept.is_some_and(|kept| kept.emulated);
+        let decided = || self.decision.as_ref().map_or(kept, |decision| decision.emulated);
         self.change.as_ref().map_or_else(decided, |change| change.emulated)
     }
 
     pub fn ttft(&self) -> Option<Duration> {
-        let reported = self.finished.as_ref().and_then(|finished| finished.timings.ttft);
+        let kept = || self.kept.and_then(|kept| kept.ttft);
+        let reported = self.finished.as_ref().and_then(|finished| finished.timings.ttft).or_else(kept);
         reported.or_else(|| self.first_token.map(|at| at.saturating_duration_since(self.submitted)))
     }
 
@@ -131,6 +174,9 @@ impl Answer {
     /// Tokens after the first per second since the first. A server's pieces count as tokens until it has said how many
     /// there were.
     pub fn tokens_per_second(&self) -> Option<f64> {
+        if let Some(kept) = self.kept {
+            return kept.tokens_per_second;
+        }
         let Some(counted) = self.counted_by_server() else { return tokens_per_second(self.latencies()) };
         let seconds = self.latencies().iter().sum::<Duration>().as_secs_f64();
         (seconds > 0.0 && counted > 1).then(|| (counted - 1) as f64 / seconds)

@@ -1,7 +1,7 @@
 //! One block of the conversation: its text, the thinking before it, ortalk's remarks in it, and the rows that they take at a
 //! width.
 
-use crate::engine::{LaneId, Token};
+use crate::engine::LaneId;
 
 use super::markdown::{Budget, Highlighter, Markdown};
 use super::text::rows::{Content, Piece, Role, Rows, TextRow};
@@ -56,10 +56,19 @@ pub struct Block {
     thought: Thought,
     /// Remarks of ortalk's within an answer, in the order of their places; the model never sees them.
     pub(super) marks: Vec<Mark>,
-    /// The tokens that the text came in, where this program was there.
+    /// The tokens that the text came in, where their times are known.
     pub(super) trace: Trace,
     pub(super) wrapped: Wrapped,
     highlighter: Highlighter,
+}
+
+/// What a token says.
+#[derive(Debug, Clone, Copy)]
+pub struct Words<'a> {
+    pub text: &'a str,
+    pub thinking: &'a str,
+    /// It is part of the thinking, whether or not it gave text of it.
+    pub thinks: bool,
 }
 
 #[derive(Debug, Clone, Default)]
@@ -192,12 +201,12 @@ impl Block {
     }
 
     /// One token of the answer or of the thinking before it.
-    pub(super) fn push_token(&mut self, token: &Token, took: Took) {
+    pub(super) fn push_token(&mut self, token: Words<'_>, took: Took, lane: LaneId) {
         let length = |block: &Self| if token.thinks { block.thought.shown.len() } else { block.shown.len() };
         let start = length(self);
-        self.think(&token.thinking);
-        self.push(&token.text);
-        self.trace.add(TracedToken::new(start..length(self), token.thinks, took, token.lane));
+        self.think(token.thinking);
+        self.push(token.text);
+        self.trace.add(TracedToken::new(start..length(self), token.thinks, took, lane));
     }
 
     /// Text that was held back until the answer's end.

@@ -89,9 +89,9 @@ pub const COMMANDS: &[Command] = &[
     Command { name: "/log", takes: "", help: "what the libraries reported", parse: |rest| alone(rest, Typed::Log) },
     Command {
         name: "/race",
-        takes: "a message, or nothing",
-        help: "one message down all lanes, compared",
-        parse: |rest| Some(Typed::Race(rest)),
+        takes: "lanes as in cpu,npu, a message, both, or nothing",
+        help: "one message down several lanes, compared",
+        parse: |rest| Some(race(rest)),
     },
     Command {
         name: "/copy",
@@ -225,6 +225,29 @@ fn lane(rest: &str, lane: Option<LaneId>) -> Option<Typed<'_>> {
     })
 }
 
+/// The lanes may come first, as on the command line or without its word.
+fn race(rest: &str) -> Typed<'_> {
+    let (first, behind) = split(rest);
+    let behind = behind.unwrap_or_default().trim_start();
+    let (lanes, text) = if first == "--lanes" {
+        let (lanes, text) = split(behind);
+        (Some(lanes), text.unwrap_or_default().trim_start())
+    } else if names_lanes(first, behind) {
+        (Some(first), behind)
+    } else {
+        (None, rest)
+    };
+    Typed::Race { lanes, text }
+}
+
+/// A word with commas is a list of lanes when one of them is known, so that the others can be put right; a message has
+/// a space behind its commas. A lane alone is none to race, and not a message either.
+fn names_lanes(word: &str, behind: &str) -> bool {
+    let is_lane = |name: &str| LaneId::from_str(name, false).is_ok();
+    let mut names = word.split(',');
+    if word.contains(',') { !word.ends_with(',') && names.any(is_lane) } else { behind.is_empty() && is_lane(word) }
+}
+
 fn named_lane(rest: &str) -> Option<Typed<'_>> {
     let lanes = [("npu", NPU), ("cpu", CPU), ("remote", REMOTE), ("auto", None)];
     lanes.into_iter().find(|(name, _)| *name == rest).map(|(_, lane)| Typed::Lane(lane))
@@ -258,8 +281,12 @@ pub enum Typed<'a> {
     Model(&'a str),
     /// The colour theme of this name; an empty one shows the list.
     Theme(&'a str),
-    /// A race of the lanes with this message; an empty one means the last.
-    Race(&'a str),
+    /// A race with this message; an empty one means the last. Without lanes, of all that are on this machine.
+    Race {
+        /// Names with commas between them.
+        lanes: Option<&'a str>,
+        text: &'a str,
+    },
     Chats(ChatCommand<'a>),
     Message(Message<'a>),
     /// A word behind a slash that is no command; it is never sent to the model by mistake.
@@ -368,6 +395,18 @@ mod tests {
             ("/system Be\nbrief. ", Typed::System("Be\nbrief.")),
             ("/set temperature  0.7", Typed::Set { name: "temperature", value: "0.7" }),
             ("/set", Typed::Set { name: "", value: "" }),
+            ("/race", Typed::Race { lanes: None, text: "" }),
+            ("/race hello there", Typed::Race { lanes: None, text: "hello there" }),
+            ("/race cpu,npu", Typed::Race { lanes: Some("cpu,npu"), text: "" }),
+            ("/race cpu,remote  hello\nthere", Typed::Race { lanes: Some("cpu,remote"), text: "hello\nthere" }),
+            ("/race --lanes cpu,npu hello", Typed::Race { lanes: Some("cpu,npu"), text: "hello" }),
+            ("/race --lanes gpu", Typed::Race { lanes: Some("gpu"), text: "" }),
+            ("/race --lanes", Typed::Race { lanes: Some(""), text: "" }),
+            ("/race cpu,gpu hello", Typed::Race { lanes: Some("cpu,gpu"), text: "hello" }),
+            ("/race cpu", Typed::Race { lanes: Some("cpu"), text: "" }),
+            ("/race cpu or npu?", Typed::Race { lanes: None, text: "cpu or npu?" }),
+            ("/race cpu, or npu?", Typed::Race { lanes: None, text: "cpu, or npu?" }),
+            ("/race red,green hello", Typed::Race { lanes: None, text: "red,green hello" }),
             ("/mouse", Typed::Mouse(None)),
             ("/mouse off", Typed::Mouse(Some(false))),
             ("/quit", Typed::Quit),

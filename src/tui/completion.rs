@@ -11,7 +11,8 @@ use super::picker_view;
 use super::skin::{Skin, Text};
 use super::state::State;
 use super::text::width;
-use crate::engine::{LaneState, Parameter, Policy};
+use crate::engine::{LaneState, LaneStatus, Parameter, Policy};
+use crate::race::{self, Order};
 
 /// Rows of the palette, its heading among them, where there is room.
 const MOST_ROWS: usize = 10;
@@ -96,6 +97,7 @@ pub fn arguments(state: &State, command: &str) -> Vec<Item> {
             });
             lanes.chain([item("auto", "let ortalk choose".to_owned())]).collect()
         }
+        "/race" => races(state, command),
         "/policy" => {
             let policies = Policy::value_variants().iter().map(|policy| {
                 let help = policy.to_possible_value().and_then(|value| value.get_help().map(ToString::to_string));
@@ -124,4 +126,28 @@ pub fn arguments(state: &State, command: &str) -> Vec<Item> {
             choices.iter().map(|choice| item(choice, String::new())).collect()
         }
     }
+}
+
+/// Pairs of lanes that can run, and all of them where they are more, with how they would run. A message may follow.
+fn races(state: &State, command: &str) -> Vec<Item> {
+    let lanes = state.snapshot().map(|snapshot| snapshot.lanes.as_slice()).unwrap_or_default();
+    let able: Vec<&LaneStatus> = lanes.iter().filter(|lane| !matches!(lane.state, LaneState::Absent { .. })).collect();
+    let pairs = able
+        .iter()
+        .enumerate()
+        .flat_map(|(at, first)| able.iter().skip(at + 1).map(move |second| vec![*first, *second]));
+    let mut races: Vec<Vec<&LaneStatus>> = pairs.collect();
+    if able.len() > 2 {
+        races.push(able.clone());
+    }
+    let item = |lanes: Vec<&LaneStatus>| {
+        let label = lanes.iter().map(|lane| lane.id.name()).collect::<Vec<_>>().join(",");
+        let how = match race::order(&lanes) {
+            Order::SideBySide => "side by side",
+            Order::InTurn { .. } => "in turn",
+        };
+        let server = if lanes.iter().any(|lane| lane.remote.is_some()) { ", and the server" } else { "" };
+        Item { id: format!("{command} {label} "), label, detail: format!("{how}{server}") }
+    };
+    races.into_iter().map(item).collect()
 }

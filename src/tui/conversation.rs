@@ -4,14 +4,12 @@
 //! from its last paragraph on. The reader's place is an anchor in the text, not a row, so that it survives new text and
 //! a new width. Drawing is `transcript`'s work.
 
-use std::collections::HashMap;
+use crate::engine::{ChatMessage, LaneId, Role};
 
-use crate::engine::{ChatMessage, Role, Token};
-
-pub use super::block::{AnswerHeader, Block, Kind, Level, Row};
+pub use super::block::{AnswerHeader, Block, Kind, Level, Row, Words};
 use super::block::{Mark, Place, Reading, is_code};
 use super::markdown::Budget;
-use super::trace::{Took, Trace};
+use super::trace::Took;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Anchor {
@@ -34,8 +32,6 @@ pub struct Conversation {
     blocks: Vec<Block>,
     /// Rows above each block, and of all of them, as they were laid out last.
     above: Vec<usize>,
-    /// The tokens of messages that are not shown now, but may be again.
-    traces: HashMap<u32, Trace>,
     view: View,
     reading: Reading,
     height: usize,
@@ -50,7 +46,6 @@ impl Default for Conversation {
         Self {
             blocks: Vec::new(),
             above: vec![0],
-            traces: HashMap::new(),
             view: View::Follow,
             reading,
             height: 1,
@@ -112,9 +107,9 @@ impl Conversation {
     }
 
     /// A token of an answer, and how long it took.
-    pub fn add_token(&mut self, block: usize, token: &Token, took: Took) {
+    pub fn add_token(&mut self, block: usize, token: Words<'_>, took: Took, lane: LaneId) {
         if let Some(block) = self.blocks.get_mut(block) {
-            block.push_token(token, took);
+            block.push_token(token, took, lane);
         }
     }
 
@@ -162,10 +157,6 @@ impl Conversation {
     pub fn set_message(&mut self, block: usize, message: u32) {
         if let Some(block) = self.blocks.get_mut(block) {
             block.message = Some(message);
-            // The same text as before, so its tokens are where they were.
-            if block.trace.is_empty() {
-                block.trace = self.traces.remove(&message).unwrap_or_default();
-            }
         }
     }
 
@@ -190,8 +181,7 @@ impl Conversation {
         if blocks >= self.blocks.len() {
             return;
         }
-        let gone = self.blocks.drain(blocks..).filter(|block| !block.trace.is_empty());
-        self.traces.extend(gone.filter_map(|block| Some((block.message?, block.trace))));
+        self.blocks.truncate(blocks);
         self.count();
         if let View::At { top, seen } = self.view {
             let last = Anchor { block: blocks, place: Place::Header };

@@ -220,6 +220,33 @@ mod tests {
         keymap.meaning(KeyEvent::new(code, modifiers), Context::Compose)
     }
 
+    /// The actions as the page about the settings lists them: a table for each context.
+    fn documented() -> String {
+        let keymap = Keymap::default();
+        let mut page = String::new();
+        let mut context = None;
+        for row in keymap.rows() {
+            if context.replace(row.context) != Some(row.context) {
+                let table = match row.context {
+                    Context::Compose => "[keys]".to_owned(),
+                    context => format!("[keys.{}]", context.name()),
+                };
+                let heading = row.context.title();
+                page += &format!("\n### `{table}`: {heading}\n\n| action | keys | |\n| --- | --- | --- |\n");
+            }
+            let keys: Vec<String> = row.chords.iter().map(|chord| format!("`{chord}`")).collect();
+            page += &format!("| `{}` | {} | {} |\n", row.action.name(), keys.join(" ").replace('|', "\\|"), row.help);
+        }
+        page
+    }
+
+    #[test]
+    fn the_page_about_the_settings_has_every_action_with_its_keys() {
+        let page = include_str!("../../docs/settings.md");
+        let (_, tables) = page.split_once("by themselves.\n").unwrap();
+        assert_eq!(tables, documented(), "the tables in docs/settings.md are to read:\n{}", documented());
+    }
+
     #[test]
     fn the_table_binds_no_key_twice_and_names_only_keys_that_it_binds() {
         Keymap::default().check().unwrap();

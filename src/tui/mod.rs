@@ -46,6 +46,7 @@ mod platform;
 mod race;
 #[cfg(test)]
 mod race_tests;
+mod race_text;
 mod race_view;
 mod record;
 #[doc(hidden)]
@@ -80,7 +81,7 @@ use crate::recording::{Header, Recorder, Recording, RecordingError};
 use crate::telemetry::device::DeviceSample;
 
 pub use backend::{Backend, ModelEntry, Models, OpenedModel, RefusedModel};
-pub use chats::ChatOptions;
+pub use chats::{ChatOptions, Given};
 pub use event::Exit;
 pub use keymap::KeysError;
 pub use theme::ThemeError;

@@ -4,32 +4,63 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
+use ratatui::layout::{Position, Rect};
+
 use crate::bill::Books;
 use crate::engine::LaneId;
 use crate::race::verdict::{Measure, compare};
-use crate::race::{self, Plan, Race, Racer, Start, Track, is_loading};
+use crate::race::{self, Plan, Race, RaceEvent, Racer, Start, Track, is_loading};
 
 use super::backend::Backend;
+use super::block::Reading;
 use super::event::Event;
+use super::race_text::RaceText;
 
 #[derive(Debug, Clone)]
 pub struct RaceScreen {
     /// Reports of an earlier race have another number.
     pub number: u64,
     pub race: Race,
+    /// What each of the racers says.
+    pub texts: Vec<RaceText>,
     /// Of the racers: the one whose text scrolls, and whose answer is kept.
     pub focus: usize,
     /// The reader chose it.
     chosen: bool,
-    /// Rows above the end of the focused text, or above its beginning where it is over.
-    pub scroll: usize,
     /// It asks something new, which becomes part of the conversation.
     pub asks: bool,
 }
 
 impl RaceScreen {
     pub fn new(number: u64, start: Start, asks: bool) -> Self {
-        Self { number, race: Race::new(start), focus: 0, chosen: false, scroll: 0, asks }
+        let texts = start.entrants.iter().map(RaceText::new).collect();
+        Self { number, race: Race::new(start), texts, focus: 0, chosen: false, asks }
+    }
+
+    pub fn note(&mut self, event: &RaceEvent) {
+        self.race.note(event);
+        let at = |lane: &LaneId| self.race.racers.iter().position(|racer| racer.entrant.lane == *lane);
+        match event {
+            RaceEvent::Began { lane, .. } => {
+                if let Some(text) = at(lane).and_then(|at| self.texts.get_mut(at)) {
+                    text.begin();
+                }
+            }
+            RaceEvent::Answer { lane, event } => {
+                if let Some(at) = at(lane)
+                    && let (Some(text), Some(run)) = (self.texts.get_mut(at), self.race.racers[at].shown())
+                {
+                    text.note(event, run);
+                }
+            }
+            RaceEvent::Energy { .. } => {}
+            // One begins to read it.
+            RaceEvent::Over { .. } => self.texts.iter_mut().for_each(|text| {
+                text.end();
+                text.follows = false;
+            }),
+        }
+        self.follow();
     }
 
     pub fn is_over(&self) -> bool {
@@ -41,7 +72,7 @@ impl RaceScreen {
     }
 
     /// Follows the lane that runs, and in the end the one that won, until the reader has chosen one.
-    pub fn follow(&mut self) {
+    fn follow(&mut self) {
         if self.chosen {
             return;
         }
@@ -55,9 +86,7 @@ impl RaceScreen {
 
     pub fn look_at(&mut self, lane: Option<LaneId>) {
         let at = self.race.racers.iter().position(|racer| Some(racer.entrant.lane) == lane);
-        if let Some(at) = at.filter(|at| *at != self.focus) {
-            (self.focus, self.scroll) = (at, 0);
-        }
+        self.focus = at.unwrap_or(self.focus);
     }
 
     /// The reader looks at the next lane, or at the one before.
@@ -65,8 +94,36 @@ impl RaceScreen {
         let count = self.race.racers.len() as isize;
         if count > 0 {
             self.focus = (self.focus as isize + step).rem_euclid(count) as usize;
-            (self.chosen, self.scroll) = (true, 0);
+            self.chosen = true;
         }
+    }
+
+    /// The reader looks at the lane whose text stands there, if one does.
+    pub fn point_at(&mut self, place: Position) {
+        if let Some(at) = self.texts.iter().position(|text| text.area.contains(place)) {
+            (self.focus, self.chosen) = (at, true);
+        }
+    }
+
+    /// Scrolls the text that the reader looks at.
+    pub fn scroll_by(&mut self, rows: isize) {
+        if let Some(text) = self.texts.get_mut(self.focus) {
+            text.scroll_by(rows);
+        }
+    }
+
+    /// Wraps what is new for these places, each with its racer; says whether there is more code to read.
+    pub fn lay_out(&mut self, places: &[(usize, Rect)], unfolded: bool, source: bool) -> bool {
+        let mut unread = false;
+        for (index, text) in self.texts.iter_mut().enumerate() {
+            let area = places.iter().find(|(racer, _)| *racer == index).map_or(Rect::ZERO, |(_, area)| *area);
+            if !area.is_empty() {
+                unread |= text.lay_out(area, Reading { columns: area.width.into(), unfolded, source });
+            } else {
+                text.area = area;
+            }
+        }
+        unread
     }
 }
 

@@ -4,8 +4,8 @@ use crossterm::event::KeyCode;
 use pretty_assertions::assert_eq;
 
 use super::conversation::Kind;
-use super::event::{Effect, Event};
-use super::fixtures::{ANSWER, Desk, decision, ms, snapshot, snapshot_with};
+use super::event::{Effect, Event, Mouse};
+use super::fixtures::{ANSWER, Desk, decision, ms, snapshot, snapshot_with, snapshot_with_server};
 use super::state::Overlay;
 use super::view::tests::screens;
 use crate::engine::{
@@ -210,6 +210,62 @@ fn what_stands_in_the_way_of_a_race_is_said() {
     assert_eq!(said, "a race is between two lanes at least, and only cpu can run (npu: no NPU here)");
 }
 
+/// The fixture's lanes, and a server.
+fn with_a_server() -> Desk {
+    let mut desk = Desk::ready();
+    desk.event(Event::Snapshot(snapshot_with_server()));
+    desk
+}
+
+#[test]
+fn lanes_are_named_before_the_message() {
+    for typed in ["/race cpu,remote Who?", "/race --lanes cpu,remote Who?"] {
+        let mut desk = with_a_server();
+        let plan = start(&mut desk, typed);
+        let lanes: Vec<LaneId> = plan.start.entrants.iter().map(|entrant| entrant.lane).collect();
+        assert_eq!((lanes, plan.start.prompt.as_str()), (vec![CPU, LaneId::Remote], "Who?"), "{typed}");
+    }
+    // Without names, those of this machine.
+    let plan = start(&mut with_a_server(), "/race Who?");
+    assert_eq!(plan.start.entrants.iter().map(|entrant| entrant.lane).collect::<Vec<_>>(), [NPU, CPU]);
+}
+
+#[test]
+fn a_name_that_is_no_lane_is_quoted_and_what_was_typed_stays() {
+    for (typed, hint) in [
+        ("/race cpu,gpu Who?", "'gpu' is no lane; there are npu, cpu, remote, named as in /race npu,cpu,remote"),
+        ("/race --lanes npx", "'npx' is no lane; there are npu, cpu, remote, named as in /race npu,cpu,remote"),
+    ] {
+        let mut desk = with_a_server();
+        assert_eq!(desk.send(typed), [], "{typed}");
+        assert_eq!((desk.state.hint.as_deref(), desk.state.composer.text()), (Some(hint), typed));
+    }
+    for (typed, notice) in [
+        ("/race --lanes cpu Who?", "a race is between two lanes at least; cpu was named alone"),
+        ("/race cpu,cpu Who?", "cpu was named twice; a race is between different lanes"),
+    ] {
+        let mut desk = with_a_server();
+        assert_eq!(desk.send(typed), [], "{typed}");
+        assert_eq!(desk.state.conversation.blocks().last().unwrap().shown(), notice);
+        assert_eq!(desk.state.composer.text(), typed);
+    }
+}
+
+#[test]
+fn the_palette_offers_lanes_to_race() {
+    screens("race_lanes", || {
+        let mut desk = with_a_server();
+        desk.type_text("/race ");
+        desk
+    });
+    let mut desk = with_a_server();
+    desk.type_text("/race cpr");
+    desk.key(KeyCode::Tab);
+    assert_eq!(desk.state.composer.text(), "/race cpu,remote ");
+    let effects = desk.send("Who?");
+    assert!(matches!(effects.as_slice(), [Effect::Race { .. }]), "{effects:?}");
+}
+
 #[test]
 fn lanes_that_share_no_cores_run_side_by_side() {
     let mut desk = Desk::ready();
@@ -252,4 +308,109 @@ fn a_long_text_can_be_scrolled_and_no_further_than_it_is() {
     desk.key(KeyCode::PageUp);
     desk.key(KeyCode::PageUp);
     assert_eq!(draw(&mut desk), first);
+}
+
+const MARKDOWN: &str = "## Rivers\n\nThree of **many**:\n\n- the *Seine*\n- the `Loire`\n\n| river | km |\n| --- | --- |\n\
+    | Seine | 775 |\n| Loire | 1006 |\n\n```rust\nfn main() {\n    let longest = \"Loire\";\n}\n```\n";
+
+fn says_markdown() -> Desk {
+    let mut desk = Desk::ready();
+    start(&mut desk, QUESTION);
+    for (lane, step, part) in [(NPU, 50, MARKDOWN.len()), (CPU, 10, MARKDOWN.len() / 2)] {
+        began(&mut desk, lane);
+        desk.wait(40 * step);
+        for piece in MARKDOWN[..part].split_inclusive(' ') {
+            token(&mut desk, lane, piece);
+            desk.wait(step);
+        }
+        if lane == NPU {
+            finish(&mut desk, lane, FinishReason::Stop);
+        }
+    }
+    desk
+}
+
+#[test]
+fn the_texts_are_read_as_markdown() {
+    screens("race_markdown", says_markdown);
+    // As the conversation shows it when the race is left with it, row by row.
+    let mut desk = says_markdown();
+    race(&mut desk, RaceEvent::Over { cancelled: false });
+    desk.event(Event::Resize { columns: 120, rows: 60 });
+    let column = |screen: &str| -> Vec<String> {
+        let rows = screen.lines().map(|line| line.chars().skip(1).take(50).collect::<String>());
+        let rows = rows.skip_while(|row| !row.starts_with("Rivers")).take(16);
+        rows.map(|row| row.trim_end().to_owned()).collect()
+    };
+    let raced = column(&super::view::tests::text(&super::view::tests::render(&mut desk, 120, 60)));
+    desk.key(KeyCode::Enter);
+    let told = column(&super::view::tests::text(&super::view::tests::render(&mut desk, 120, 60)));
+    assert_eq!(raced, told);
+    assert!(raced.iter().any(|row| row.contains("│ 1006")), "{raced:?}");
+    // F5 shows it as it was written, here too.
+    let mut desk = says_markdown();
+    desk.key(KeyCode::F(5));
+    let shown = super::view::tests::text(&super::view::tests::render(&mut desk, 120, 36));
+    assert!(shown.contains("Three of **many**:"), "{shown}");
+}
+
+#[test]
+fn thinking_is_told_and_can_be_unfolded() {
+    let mut desk = Desk::ready();
+    start(&mut desk, QUESTION);
+    began(&mut desk, NPU);
+    for word in ["Well, ", "Paris ", "it is."] {
+        desk.wait(50);
+        let token = Token {
+            text: String::new(),
+            thinking: word.into(),
+            thinks: true,
+            tool_calls: Vec::new(),
+            id: 7,
+            logprobs: None,
+            at: desk.now,
+            lane: NPU,
+        };
+        race(&mut desk, RaceEvent::Answer { lane: NPU, event: GenerationEvent::Token(token) });
+    }
+    let draw = |desk: &mut Desk| super::view::tests::text(&super::view::tests::render(desk, 120, 36));
+    let folded = draw(&mut desk);
+    assert!(folded.contains("thinks for 3 tokens, 100 ms") && !folded.contains("Well,"), "{folded}");
+    desk.ctrl('t');
+    assert!(draw(&mut desk).contains("Well, Paris it is."));
+}
+
+#[test]
+fn a_reader_who_has_scrolled_up_is_left_there_until_the_end_is_in_view_again() {
+    let mut desk = says_markdown();
+    desk.event(Event::Resize { columns: 50, rows: 15 });
+    let draw = |desk: &mut Desk| super::view::tests::text(&super::view::tests::render(desk, 50, 15));
+    let text = |screen: &str| screen.lines().skip(6).take(6).map(str::to_owned).collect::<Vec<_>>();
+    draw(&mut desk);
+    for _ in 0..3 {
+        desk.event(Event::Mouse(Mouse::WheelUp));
+    }
+    let before = text(&draw(&mut desk));
+    assert!(before[0].contains("Rivers"), "{before:?}");
+    for _ in 0..10 {
+        token(&mut desk, CPU, "more of it\n\n");
+    }
+    assert_eq!(text(&draw(&mut desk)), before);
+    for _ in 0..30 {
+        desk.event(Event::Mouse(Mouse::WheelDown));
+    }
+    token(&mut desk, CPU, "the newest");
+    assert!(draw(&mut desk).contains("the newest"));
+}
+
+#[test]
+fn a_click_looks_at_the_lane_that_it_meets() {
+    let mut desk = over();
+    desk.event(Event::Resize { columns: 120, rows: 36 });
+    super::view::tests::render(&mut desk, 120, 36);
+    for (column, focus) in [(10, 0), (90, 1)] {
+        desk.event(Event::Mouse(Mouse::Click { column, row: 15 }));
+        assert_eq!(desk.state.race.as_ref().unwrap().focus, focus);
+        assert!(matches!(desk.state.overlay, Some(Overlay::Race)));
+    }
 }

@@ -8,7 +8,7 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::text::{Line, Span};
 
-use crate::race::table::{self, lines};
+use crate::race::table;
 use crate::race::verdict::{Measure, sentences};
 use crate::race::{Order, Racer, Standing, is_loading};
 
@@ -17,54 +17,100 @@ use super::layout::{Layout, Mode};
 use super::race::RaceScreen;
 use super::skin::{Skin, Text, pad_left, pad_right, width};
 use super::state::State;
-use super::text::sanitize::{one_line, sanitize};
+use super::text::sanitize::one_line;
 use super::text::{self, wrap};
+use super::transcript;
 
 /// A column of text that is narrower is hard to read.
 const LEAST_COLUMN: u16 = 30;
 
 pub fn draw(state: &mut State, skin: &Skin, frame: &mut Frame<'_>) {
-    let most = draw_all(state, skin, frame);
+    let Some(parts) = Parts::new(state, skin, frame.area()) else { return };
+    let (unfolded, source) = (state.conversation.is_unfolded(), state.conversation.shows_source());
     if let Some(screen) = &mut state.race {
-        screen.scroll = screen.scroll.min(most);
+        state.dirty |= screen.lay_out(&parts.bodies(), unfolded, source);
     }
+    parts.draw(state, skin, frame.buffer_mut());
 }
 
-/// Returns how far the text that the reader looks at can be scrolled.
-fn draw_all(state: &State, skin: &Skin, frame: &mut Frame<'_>) -> usize {
-    let Some(screen) = &state.race else { return 0 };
-    let area = frame.area();
-    let buffer = frame.buffer_mut();
-    buffer.set_style(area, skin.theme.text);
-    let mode = Layout::new(area.width, area.height, 1, 0, true).mode;
-    let columns = usize::from(area.width);
-    let has_why = area.height >= 12;
-    let mut top = vec![title(state, screen, skin, columns, has_why)];
-    if let (Order::InTurn { why }, true) = (&screen.race.start.order, has_why) {
-        let mut why = format!(" one after the other: {}", one_line(why));
-        if text::width(&why) > columns {
-            why = " one after the other, for the cores they share".to_owned();
+/// What stands where.
+struct Parts {
+    area: Rect,
+    /// Title and table.
+    top: Vec<Text>,
+    /// How each lane stands.
+    states: Vec<String>,
+    /// What stands above the footer.
+    verdict: Vec<Text>,
+    footer: Option<Text>,
+    /// Where the texts end.
+    bottom: u16,
+    /// A lane's heading and its text, by the lane's number.
+    texts: Vec<(usize, Rect)>,
+    /// The texts stand side by side.
+    beside: bool,
+}
+
+impl Parts {
+    fn new(state: &State, skin: &Skin, area: Rect) -> Option<Self> {
+        let screen = state.race.as_ref()?;
+        let mode = Layout::new(area.width, area.height, 1, 0, true).mode;
+        let columns = usize::from(area.width);
+        let has_why = area.height >= 12;
+        let mut top = vec![title(state, screen, skin, columns, has_why)];
+        if let (Order::InTurn { why }, true) = (&screen.race.start.order, has_why) {
+            let mut why = format!(" one after the other: {}", one_line(why));
+            if text::width(&why) > columns {
+                why = " one after the other, for the cores they share".to_owned();
+            }
+            top.push(skin.fit(Line::from(skin.dim(why)), columns));
         }
-        top.push(skin.fit(Line::from(skin.dim(why)), columns));
+        let lines = table::lines(&screen.race);
+        top.extend(table_lines(state, screen, &lines, skin, columns));
+        let states = lines.into_iter().map(|line| line.state).collect();
+        let has_footer = area.height > top.len() as u16 + 1;
+        let mut rest = below(area, top.len() as u16);
+        rest.height -= u16::from(has_footer);
+        let verdict = verdict_lines(screen, skin, columns, usize::from(rest.height) / 2);
+        let place = Rect { height: rest.height - verdict.len() as u16, ..rest };
+        let (texts, beside) = divide(place, screen, mode);
+        let footer = has_footer.then(|| footer_line(state, screen, skin, columns));
+        Some(Self { area, top, states, verdict, footer, bottom: place.bottom(), texts, beside })
     }
-    top.extend(table_lines(state, screen, skin, columns));
-    let footer = u16::from(area.height > top.len() as u16 + 1);
-    let mut rest = below(area, top.len() as u16);
-    for (y, line) in (area.y..area.bottom()).zip(&top) {
-        buffer.set_line(area.x, y, line, area.width);
+
+    /// Where the texts themselves stand, below their headings.
+    fn bodies(&self) -> Vec<(usize, Rect)> {
+        let body = |area: Rect| Rect { x: area.x + 1, width: area.width.saturating_sub(3), ..below(area, 1) };
+        self.texts.iter().map(|(index, area)| (*index, body(*area))).collect()
     }
-    if footer > 0 {
-        rest.height -= 1;
-        let line = footer_line(state, screen, skin, columns);
-        buffer.set_line(area.x, rest.bottom(), &line, area.width);
+
+    fn draw(&self, state: &State, skin: &Skin, buffer: &mut Buffer) {
+        let Some(screen) = &state.race else { return };
+        let area = self.area;
+        buffer.set_style(area, skin.theme.text);
+        for (y, line) in (area.y..area.bottom()).zip(&self.top) {
+            buffer.set_line(area.x, y, line, area.width);
+        }
+        for (y, line) in (self.bottom..area.bottom()).zip(self.verdict.iter().chain(&self.footer)) {
+            buffer.set_line(area.x, y, line, area.width);
+        }
+        let unfolded = state.conversation.is_unfolded();
+        for (index, area) in &self.texts {
+            let state = self.states.get(*index).map_or("", String::as_str);
+            draw_text(screen, *index, state, unfolded, skin, *area, buffer);
+        }
+        let dividers = self.texts.iter().skip(1).filter(|_| self.beside).map(|(_, area)| area);
+        for area in dividers {
+            let x = area.x - 1;
+            for y in area.y + 1..area.bottom() {
+                buffer.set_stringn(x, y, skin.glyphs.vertical, 1, skin.theme.border);
+            }
+            buffer.set_stringn(x, area.y, skin.glyphs.tee_down, 1, skin.theme.border);
+            if !self.verdict.is_empty() {
+                buffer.set_stringn(x, self.bottom, skin.glyphs.tee_up, 1, skin.theme.border);
+            }
+        }
     }
-    let verdict = verdict_lines(screen, skin, columns, usize::from(rest.height) / 2);
-    let texts = Rect { height: rest.height - verdict.len() as u16, ..rest };
-    for (y, line) in (texts.bottom()..rest.bottom()).zip(&verdict) {
-        buffer.set_line(area.x, y, line, area.width);
-    }
-    let below = (!verdict.is_empty()).then_some(texts.bottom());
-    draw_texts(screen, skin, mode, texts, below, buffer)
 }
 
 fn below(area: Rect, rows: u16) -> Rect {
@@ -109,7 +155,7 @@ fn measures(columns: usize) -> Vec<(Measure, usize)> {
 /// Columns of the sign, the lane's name and its mark.
 const NAME: usize = 15;
 
-fn table_lines(state: &State, screen: &RaceScreen, skin: &Skin, columns: usize) -> Vec<Text> {
+fn table_lines(state: &State, screen: &RaceScreen, lines: &[table::Line], skin: &Skin, columns: usize) -> Vec<Text> {
     let measures = measures(columns);
     let heads = measures.iter().map(|(measure, columns)| {
         let head = match (measure, columns) {
@@ -123,7 +169,8 @@ fn table_lines(state: &State, screen: &RaceScreen, skin: &Skin, columns: usize) 
     let mut out = vec![skin.fit(Line::from(skin.dim(head)), columns)];
     let over = screen.is_over();
     let is_loading = |lane| state.snapshot().is_some_and(|engine| is_loading(engine, lane));
-    for (mut line, racer) in lines(&screen.race).into_iter().zip(&screen.race.racers) {
+    for (line, racer) in lines.iter().zip(&screen.race.racers) {
+        let mut line = line.clone();
         if line.standing == Standing::Waiting && is_loading(line.lane) {
             line.state = "loads".to_owned();
         }
@@ -225,72 +272,72 @@ fn footer_line(state: &State, screen: &RaceScreen, skin: &Skin, columns: usize) 
     }
     let lane = screen.focused().map_or("", |racer| racer.entrant.lane.name());
     let keeps = screen.asks && screen.focused().is_some_and(|racer| racer.done().next().is_some());
-    let leave = if keeps { format!("go on with the answer of {lane}") } else { "back to the chat".to_owned() };
+    let is_narrow = columns < 60;
+    let leave = match (keeps, is_narrow) {
+        (true, false) => format!("go on with the answer of {lane}"),
+        (true, true) => format!("keep {lane}"),
+        (false, _) => "back to the chat".to_owned(),
+    };
     let first = if screen.is_over() { ("Enter", leave) } else { ("Esc", "cancel".to_owned()) };
+    let others = if is_narrow {
+        [("Tab", "other lane"), ("PgDn", "scroll")]
+    } else {
+        [("Tab", "the other lane"), ("PgUp PgDn", "scroll")]
+    };
+    let others = others.map(|(key, what)| (key, what.to_owned()));
+    let gap = " ".repeat(if is_narrow { 2 } else { 3 });
     let mut line = Line::default();
-    for (key, what) in [first, ("Tab", "the other lane".to_owned()), ("PgUp PgDn", "scroll".to_owned())] {
-        if width(&line) + key.len() + what.len() + 4 <= columns {
-            line.spans.extend([skin.plain(format!("   {key}")), skin.dim(format!(" {what}"))]);
+    for (key, what) in std::iter::once(first).chain(others) {
+        if width(&line) + gap.len() + key.len() + what.len() < columns {
+            line.spans.extend([skin.plain(format!("{gap}{key}")), skin.dim(format!(" {what}"))]);
         }
     }
     line
 }
 
-/// `rule` is the row of the rule below. Returns as `draw_text`.
-fn draw_texts(
-    screen: &RaceScreen,
-    skin: &Skin,
-    mode: Mode,
-    area: Rect,
-    rule: Option<u16>,
-    buffer: &mut Buffer,
-) -> usize {
+/// The places of the lanes' texts, and whether they are side by side.
+fn divide(area: Rect, screen: &RaceScreen, mode: Mode) -> (Vec<(usize, Rect)>, bool) {
     let count = screen.race.racers.len() as u16;
     if area.is_empty() || count == 0 {
-        return 0;
+        return (Vec::new(), false);
     }
-    let mut most = 0;
+    let numbers = 0..count;
     match mode {
         Mode::Wide if area.width / count >= LEAST_COLUMN => {
             let each = area.width / count;
-            for index in 0..count {
+            let columns = numbers.map(|index| {
                 let x = area.x + index * each;
-                let is_last = index + 1 == count;
-                let width = if is_last { area.right() - x } else { each };
-                let column = Rect { x, width, ..area };
-                most = most.max(draw_text(screen, usize::from(index), skin, column, buffer));
-                if !is_last {
-                    let x = column.right() - 1;
-                    for y in area.y + 1..area.bottom() {
-                        buffer.set_stringn(x, y, skin.glyphs.vertical, 1, skin.theme.border);
-                    }
-                    buffer.set_stringn(x, area.y, skin.glyphs.tee_down, 1, skin.theme.border);
-                    if let Some(rule) = rule {
-                        buffer.set_stringn(x, rule, skin.glyphs.tee_up, 1, skin.theme.border);
-                    }
-                }
-            }
+                // A line stands between it and the next one.
+                let width = if index + 1 == count { area.right() - x } else { each };
+                (usize::from(index), Rect { x, width, ..area })
+            });
+            (columns.collect(), true)
         }
         Mode::Wide | Mode::Medium if area.height / count >= 4 => {
             let each = area.height / count;
-            for index in 0..count {
+            let parts = numbers.map(|index| {
                 let y = area.y + index * each;
                 let height = if index + 1 == count { area.bottom() - y } else { each };
-                let part = Rect { y, height, ..area };
-                most = most.max(draw_text(screen, usize::from(index), skin, part, buffer));
-            }
+                (usize::from(index), Rect { y, height, ..area })
+            });
+            (parts.collect(), false)
         }
-        _ => most = draw_text(screen, screen.focus, skin, area, buffer),
+        _ => (vec![(screen.focus, area)], false),
     }
-    most
 }
 
-/// A rule with the lane's name, and its text below. Returns how far it can be scrolled, where the reader looks at it.
-fn draw_text(screen: &RaceScreen, index: usize, skin: &Skin, area: Rect, buffer: &mut Buffer) -> usize {
-    let Some(racer) = screen.race.racers.get(index) else { return 0 };
+/// A rule with the lane's name, and its text below.
+fn draw_text(
+    screen: &RaceScreen,
+    index: usize,
+    state: &str,
+    unfolded: bool,
+    skin: &Skin,
+    area: Rect,
+    buffer: &mut Buffer,
+) {
+    let (Some(racer), Some(text)) = (screen.race.racers.get(index), screen.texts.get(index)) else { return };
     let is_focused = index == screen.focus;
-    let lines = lines(&screen.race);
-    let state = lines.get(index).map(|line| line.state.as_str()).unwrap_or_default();
     let style = if is_focused { skin.theme.accent } else { skin.theme.dim };
     let sign = if is_focused { skin.glyphs.prompt } else { skin.glyphs.horizontal };
     let mut heading = vec![
@@ -304,34 +351,20 @@ fn draw_text(screen: &RaceScreen, index: usize, skin: &Skin, area: Rect, buffer:
     let tokens = racer.shown().map_or(0, |run| run.tokens);
     let said = if tokens > 0 { format!("{state}, {tokens} tokens ") } else { format!("{state} ") };
     heading.push(skin.dim(said));
-    let used = width(&Line::from(heading.clone()));
-    heading.push(skin.styled(skin.theme.border, skin.glyphs.rule(usize::from(area.width).saturating_sub(used))));
-    buffer.set_line(area.x, area.y, &skin.fit(Line::from(heading), area.width.into()), area.width);
-    let body = Rect { x: area.x + 1, width: area.width.saturating_sub(3), ..below(area, 1) };
-    if body.is_empty() {
-        return 0;
-    }
-    let (shown, style) = match racer.standing(screen.race.over) {
-        Standing::Absent(reason) | Standing::Failed(reason) => (sanitize(&reason), skin.theme.error),
-        _ => (racer.shown().map(|run| sanitize(&run.text)).unwrap_or_default(), skin.theme.text),
+    let more = match text.rows_below() {
+        0 => String::new(),
+        rows => format!(" {} {rows} ", skin.glyphs.down),
     };
-    let shown = shown.trim_end();
-    let wrapped = wrap::wrap(shown, body.width.into());
-    let rows = usize::from(body.height);
-    let last = wrapped.len().saturating_sub(rows);
-    let scroll = if is_focused { screen.scroll.min(last) } else { 0 };
-    let first = if screen.is_over() { scroll } else { last - scroll };
-    for (y, line) in (body.y..body.bottom()).zip(&wrapped[first..]) {
-        let text = format!("{}{}", " ".repeat(line.indent), &shown[line.start..line.end]);
-        buffer.set_line(body.x, y, &Line::from(skin.styled(style, text)), body.width);
-    }
-    let runs = matches!(racer.standing(screen.race.over), Standing::Decode);
-    if let Some(line) = wrapped.last().filter(|_| runs && scroll == 0) {
-        let x = body.x + (line.indent + text::width(&shown[line.start..line.end])) as u16;
-        let y = body.y + (wrapped.len() - 1 - first) as u16;
-        if y < body.bottom() && x < body.right() + 1 {
-            buffer.set_stringn(x, y, skin.glyphs.caret, 1, skin.theme.accent);
+    let columns = usize::from(area.width);
+    let used = width(&Line::from(heading.clone())) + text::width(&more) + 1;
+    heading.push(skin.styled(skin.theme.border, skin.glyphs.rule(columns.saturating_sub(used))));
+    heading.extend([skin.styled(skin.theme.accent, more), skin.styled(skin.theme.border, skin.glyphs.rule(1))]);
+    buffer.set_line(area.x, area.y, &skin.fit(Line::from(heading), columns), area.width);
+    let body = text.area;
+    for (y, row) in (body.y..body.bottom()).zip(text.visible()) {
+        // The caret may stand behind a full row.
+        if let Some(line) = transcript::answer_row(text.block(), row, unfolded, skin, body.width.into()) {
+            buffer.set_line(body.x, y, &line, body.width + 1);
         }
     }
-    if is_focused { last } else { 0 }
 }

@@ -42,31 +42,16 @@ pub fn draw(state: &State, skin: &Skin, area: Rect, seconds_loading: u64, buffer
                 let place = chats::place(state, block.message, skin);
                 header_line(state, header, place, skin, area.width.into())
             }
-            (Kind::Answer(AnswerHeader { ending: Some((level, text)), .. }), Row::Ending(line)) => {
-                notice_line(*level, &text[line.start..line.end], line.start == 0, line.indent, skin)
-            }
             (Kind::Notice(level), Row::Text(row)) => {
                 let text: String = row.pieces.iter().map(|piece| piece.text(block.shown(), &skin.glyphs)).collect();
                 notice_line(*level, &text, row.start == 0, 0, skin)
             }
-            (Kind::Answer(header), Row::Thinking) => {
-                let thinks = header.running && block.is_empty();
-                thinking_line(header, thinks, !state.conversation.is_unfolded(), skin, area.width.into())
-            }
-            (Kind::Answer(_), Row::Thought(line)) => {
-                let text = &block.thought()[line.start..line.end];
-                Line::from(skin.dim(format!("{}{text}", " ".repeat(line.indent))))
-            }
-            (Kind::Answer(header), Row::Text(row)) => {
-                let mut spans = text_spans(block, row, skin);
-                if header.running && row.last {
-                    spans.push(skin.styled(skin.theme.accent, skin.glyphs.caret));
+            (Kind::Answer(_), row) => {
+                let unfolded = state.conversation.is_unfolded();
+                match answer_row(block, row, unfolded, skin, area.width.into()) {
+                    Some(line) => line,
+                    None => continue,
                 }
-                Line::from(spans)
-            }
-            (Kind::Answer(_), Row::Mark(mark, line)) => {
-                let text = &block.mark(mark)[line.start..line.end];
-                notice_line(Level::Info, text, line.start == 0, line.indent, skin)
             }
             (Kind::User, Row::Text(row)) => Line::from(text_spans(block, row, skin)),
             (_, Row::Header | Row::Thinking | Row::Thought(_) | Row::Mark(..) | Row::Ending(_)) => continue,
@@ -77,6 +62,37 @@ pub fn draw(state: &State, skin: &Skin, area: Rect, seconds_loading: u64, buffer
         }
     }
     token_mark::draw(state, skin, &rows, area, buffer);
+}
+
+/// A row of an answer below its header.
+pub fn answer_row(block: &Block, row: Row<'_>, unfolded: bool, skin: &Skin, columns: usize) -> Option<Text> {
+    let Kind::Answer(header) = &block.kind else { return None };
+    Some(match row {
+        Row::Thinking => {
+            let thinks = header.running && block.is_empty();
+            thinking_line(header, thinks, !unfolded, skin, columns)
+        }
+        Row::Thought(line) => {
+            let text = &block.thought()[line.start..line.end];
+            Line::from(skin.dim(format!("{}{text}", " ".repeat(line.indent))))
+        }
+        Row::Text(row) => {
+            let mut spans = text_spans(block, row, skin);
+            if header.running && row.last {
+                spans.push(skin.styled(skin.theme.accent, skin.glyphs.caret));
+            }
+            Line::from(spans)
+        }
+        Row::Mark(mark, line) => {
+            let text = &block.mark(mark)[line.start..line.end];
+            notice_line(Level::Info, text, line.start == 0, line.indent, skin)
+        }
+        Row::Ending(line) => {
+            let (level, text) = header.ending.as_ref()?;
+            notice_line(*level, &text[line.start..line.end], line.start == 0, line.indent, skin)
+        }
+        Row::Header | Row::Gap => return None,
+    })
 }
 
 fn text_spans(block: &Block, row: TextRow<'_>, skin: &Skin) -> Vec<Span<'static>> {
@@ -121,7 +137,12 @@ fn thinking_line(header: &AnswerHeader, thinks: bool, folded: bool, skin: &Skin,
     let word = if thinks { "thinks" } else { "thought" };
     let tokens = header.thinking_tokens;
     let unit = if tokens == 1 { "token" } else { "tokens" };
-    let time = if tokens > 1 { format!(", {}", format::duration(header.thinking_time)) } else { String::new() };
+    // Kept conversations of before have no times.
+    let time = if tokens > 1 && !header.thinking_time.is_zero() {
+        format!(", {}", format::duration(header.thinking_time))
+    } else {
+        String::new()
+    };
     let left = Line::from(skin.dim(format!("{} {word} for {tokens} {unit}{time}", skin.glyphs.dot)));
     let key = if folded { "Ctrl-T shows it" } else { "Ctrl-T folds it" };
     let right = if columns < 60 { Line::default() } else { Line::from(skin.dim(key)) };

@@ -7,15 +7,18 @@ mod desk;
 mod list;
 pub mod view;
 
+use std::time::Duration;
+
 use chrono::{DateTime, Utc};
 
-use crate::engine::{AnswerSettings, ChatMessage, LaneId, Role};
+use crate::engine::{AnswerSettings, ChatMessage, LaneId, Parameter, Role};
 use crate::store::keeper::Report;
-use crate::store::{Record, Store, Tree, export};
+use crate::store::{Made, Message, Piece, Record, Store, Tree, export};
 
 use super::command;
 use super::composer::Draft;
-use super::conversation::{AnswerHeader, Conversation, Kind, Level};
+use super::conversation::{AnswerHeader, Conversation, Kind, Level, Words};
+use super::trace::Took;
 
 pub use desk::Shelf;
 pub use list::{ChatList, Mode, Row};
@@ -28,8 +31,26 @@ pub struct ChatOptions {
     pub saves: bool,
     /// The conversation to go on with.
     pub resume: Option<String>,
-    /// The instructions of the command line stay in force, whatever the conversation's were.
-    pub keep_system: bool,
+    pub given: Given,
+}
+
+/// What the command line says of the answers: it holds, whatever the conversation to go on with says.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Given {
+    pub system: bool,
+    pub thinking: bool,
+    pub parameters: Vec<Parameter>,
+}
+
+/// What an opened conversation brought along.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Brought {
+    /// As it was before, and what of it was set by hand.
+    pub own: AnswerSettings,
+    pub own_changed: Vec<Parameter>,
+    pub theirs: AnswerSettings,
+    /// Those that it brought.
+    pub parameters: Vec<Parameter>,
 }
 
 /// What the screen asks of the disk.
@@ -76,6 +97,8 @@ pub enum News {
 pub enum Redo {
     /// It stands beside this question.
     Edit(u32),
+    /// What is typed is kept in the place of this answer, beside it; nobody is asked.
+    Rewrite(u32),
     /// This question gets another answer.
     Again(u32),
     /// This answer goes on.
@@ -98,7 +121,7 @@ pub struct Chats {
     pub has_store: bool,
     /// What is said is written down.
     pub saves: bool,
-    pub keep_system: bool,
+    pub given: Given,
     /// The clock on the wall, as the driver read it last.
     pub wall: DateTime<Utc>,
     /// The answer that is being written.
@@ -108,8 +131,8 @@ pub struct Chats {
     /// The message that the reader chose.
     pub selected: Option<u32>,
     pub redo: Option<Redo>,
-    /// The instructions before this conversation was opened, and its own.
-    pub exchanged: Option<(Option<String>, Option<String>)>,
+    /// To be given back when it is left.
+    pub brought: Option<Box<Brought>>,
     /// The last deletion is the last one here.
     pub deleted: Vec<Deleted>,
     /// Another conversation is being read; nothing is said until it is here.
@@ -123,13 +146,13 @@ impl Default for Chats {
             id: None,
             has_store: false,
             saves: false,
-            keep_system: false,
+            given: Given::default(),
             wall: DateTime::UNIX_EPOCH,
             answering: None,
             answered: None,
             selected: None,
             redo: None,
-            exchanged: None,
+            brought: None,
             deleted: Vec::new(),
             is_opening: false,
         }
@@ -138,7 +161,7 @@ impl Default for Chats {
 
 impl Chats {
     pub fn new(options: &ChatOptions) -> Self {
-        Self { has_store: true, saves: options.saves, keep_system: options.keep_system, ..Self::default() }
+        Self { has_store: true, saves: options.saves, given: options.given.clone(), ..Self::default() }
     }
 
     /// The start of a new conversation.
@@ -169,7 +192,7 @@ impl Chats {
         // A question that is not typed again names no lane.
         let (above, question, lane) = match self.redo {
             None => (blocks, Some(message), lane),
-            Some(Redo::Edit(id)) => (place(id), Some(message), lane),
+            Some(Redo::Edit(id) | Redo::Rewrite(id)) => (place(id), Some(message), lane),
             Some(Redo::Again(id)) => (place(id), Some(typed.clone()), None),
             Some(Redo::Continue(id)) => (place(id) + 1, None, None),
         };
@@ -180,6 +203,9 @@ impl Chats {
     }
 }
 
+/// How an answer ended that a person wrote.
+pub const EDITED: &str = "edited";
+
 /// What is asked of the engine.
 pub struct Ask {
     /// To be answered, or where `continues`, to be gone on with.
@@ -187,12 +213,6 @@ pub struct Ask {
     pub continues: bool,
     /// In place of what holds for all messages, `None` within being the router's choice.
     pub lane: Option<Option<LaneId>>,
-}
-
-/// The instructions as they are now, where the tree has others.
-pub fn changed_system(tree: &Tree, settings: &AnswerSettings) -> Option<Record> {
-    let now = settings.system.as_deref();
-    (tree.system() != now).then(|| Record::System(now.map(str::to_owned)))
 }
 
 /// Makes the blocks the way through the tree. What both have in common stays as it is.
@@ -210,17 +230,20 @@ pub fn show(conversation: &mut Conversation, tree: &Tree) {
     conversation.truncate(kept);
     for message in next {
         let Some(answer) = &message.answer else {
-            let shown = message.shown.as_ref().unwrap_or(&message.text);
-            let block = conversation.ask(shown, message.text.clone());
+            let block = conversation.ask(message.shown(), message.text.clone());
             conversation.set_message(block, message.id);
             continue;
         };
         let end = answer.end.as_ref();
-        let level = if end.is_some_and(|end| end.finish == "error") { Level::Error } else { Level::Warning };
+        let level = match end.map(|end| end.finish.as_str()) {
+            Some("error") => Level::Error,
+            Some(EDITED) => Level::Info,
+            _ => Level::Warning,
+        };
         let header = AnswerHeader {
             model: answer.model.clone(),
-            lane: answer.lane.as_deref().and_then(lane),
-            emulated: answer.emulated,
+            lane: answer.lane().and_then(LaneId::named),
+            emulated: answer.is_emulated(),
             ttft: end.and_then(|end| end.ttft),
             tokens_per_second: end.and_then(|end| end.tokens_per_second),
             thinking_tokens: end.map_or(0, |end| end.thinking_tokens),
@@ -229,17 +252,43 @@ pub fn show(conversation: &mut Conversation, tree: &Tree) {
         };
         let block = conversation.add(Kind::Answer(header), "");
         conversation.set_message(block, message.id);
-        conversation.think(block, &answer.thinking);
-        let mut shown = 0;
-        for (at, _, why) in &answer.moves {
-            conversation.append(block, &message.text[shown..*at]);
-            conversation.add_mark(block, super::text::sanitize::one_line(why));
-            shown = *at;
-        }
-        conversation.append(block, &message.text[shown..]);
+        show_pieces(conversation, block, message);
     }
 }
 
-fn lane(name: &str) -> Option<LaneId> {
-    [LaneId::Npu, LaneId::Cpu, LaneId::Remote].into_iter().find(|lane| lane.name() == name)
+/// An answer as it came: token by token where their times are known.
+fn show_pieces(conversation: &mut Conversation, block: usize, message: &Message) {
+    let mut at = None;
+    // What follows a token without a time of its own was held back with it.
+    let mut follows_token = false;
+    let mut tokens = 0;
+    for Piece { made, text, thinking } in message.pieces() {
+        let token = match made {
+            Made::Token { took, thinks, first } => at.map(|lane| (*took, *thinks, *first, lane)),
+            Made::Text | Made::GoesOn => None,
+            Made::Lane { lane, why, .. } => {
+                at = LaneId::named(lane);
+                if let Some(why) = why {
+                    conversation.add_mark(block, super::text::sanitize::one_line(why));
+                }
+                None
+            }
+        };
+        match token {
+            Some((took, thinks, first, lane)) => {
+                tokens = if first { 1 } else { tokens + 1 };
+                if let Some(header) = conversation.header_mut(block).filter(|_| thinks) {
+                    header.thinking_tokens = header.thinking_tokens.max(tokens);
+                    header.thinking_time += if first { Duration::ZERO } else { took };
+                }
+                conversation.add_token(block, Words { text, thinking, thinks }, Took { time: took, first }, lane);
+            }
+            None if follows_token => conversation.add_trailing(block, thinking, text),
+            None => {
+                conversation.think(block, thinking);
+                conversation.append(block, text);
+            }
+        }
+        follows_token = token.is_some();
+    }
 }

@@ -7,6 +7,8 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
+use crate::store::{LongPiece, Shown};
+
 use super::super::format;
 use super::super::text::sanitize;
 use super::motion;
@@ -56,13 +58,15 @@ impl Inset {
         }
     }
 
-    /// As it is sent in front of the message: a name, and the text between fences that it does not have itself.
-    fn fenced(&self, path: &str) -> String {
+    /// As it is sent in front of the message: a name, and the text between fences that it does not have itself. And where
+    /// the text begins.
+    fn fenced(&self, path: &str) -> (String, usize) {
         let longest = self.content.split(|c| c != '`').map(str::len).max().unwrap_or(0);
         let fence = "`".repeat((longest + 1).max(3));
         let language = Path::new(path).extension().and_then(|extension| extension.to_str()).unwrap_or_default();
         let end = if self.content.ends_with('\n') || self.content.is_empty() { "" } else { "\n" };
-        format!("{path}:\n{fence}{language}\n{}{end}{fence}\n\n", self.content)
+        let begin = format!("{path}:\n{fence}{language}\n");
+        (format!("{begin}{}{end}{fence}\n\n", self.content), begin.len())
     }
 }
 
@@ -98,13 +102,63 @@ impl Draft {
 
     /// As it is sent: attached files first, then the text with its pastes; a file's label is its name there.
     pub fn sent(&self) -> String {
-        let mut attached = String::new();
-        for unit in &self.units {
-            if let Some(path) = &unit.inset.file {
-                attached.push_str(&unit.inset.fenced(path));
+        self.sent_and_pieces().0
+    }
+
+    /// As it is kept: the text as it is sent, and what is shown, where that is not the same.
+    pub fn kept(&self) -> (String, Option<Shown>) {
+        let (sent, pieces) = self.sent_and_pieces();
+        let shown = (!pieces.is_empty()).then(|| Shown { text: self.text.clone(), pieces });
+        (sent, shown)
+    }
+
+    fn sent_and_pieces(&self) -> (String, Vec<LongPiece>) {
+        let mut sent = String::new();
+        let mut pieces = Vec::with_capacity(self.units.len());
+        for Unit { start, end, inset } in &self.units {
+            let mut text = (0, 0);
+            if let Some(path) = &inset.file {
+                let (fenced, at) = inset.fenced(path);
+                text = (sent.len() + at, sent.len() + at + inset.content.len());
+                sent.push_str(&fenced);
+            }
+            pieces.push(LongPiece { label: (*start, *end), text, file: inset.file.clone() });
+        }
+        let mut at = 0;
+        for (unit, piece) in self.units.iter().zip(&mut pieces) {
+            sent.push_str(&self.text[at..unit.start]);
+            at = unit.end;
+            match &unit.inset.file {
+                Some(path) => sent.push_str(path),
+                None => {
+                    piece.text = (sent.len(), sent.len() + unit.inset.content.len());
+                    sent.push_str(&unit.inset.content);
+                }
             }
         }
-        attached + &self.with(|inset| inset.file.clone().unwrap_or_else(|| inset.content.clone()))
+        sent.push_str(&self.text[at..]);
+        (sent, pieces)
+    }
+
+    /// As it was typed before it was sent and kept. `None` where the pieces do not make this text.
+    pub fn brought_back(sent: &str, shown: &Shown) -> Option<Self> {
+        let mut draft = Self::from(shown.text.as_str());
+        let mut behind = 0;
+        for LongPiece { label: (start, end), text, file } in &shown.pieces {
+            draft.text.get(*start..*end).filter(|label| !label.is_empty() && behind <= *start)?;
+            let content = sent.get(text.0..text.1)?.to_owned();
+            let inset = Arc::new(Inset { id: 0, file: file.clone(), content });
+            draft.units.push(Unit { start: *start, end: *end, inset });
+            behind = *end;
+        }
+        (draft.sent() == sent).then_some(draft)
+    }
+
+    /// Gives each unit an inset of its own.
+    pub fn renew(&mut self, mut inset: impl FnMut(&Inset) -> Arc<Inset>) {
+        for unit in &mut self.units {
+            unit.inset = inset(&unit.inset);
+        }
     }
 
     /// As it is remembered beyond the session: files by their paths, which are read anew when it is sent again. Nothing
@@ -392,6 +446,33 @@ mod tests {
         let mut draft = Draft::default();
         draft.insert_unit(0, file("README", "````\ncode\n````"), "[README]");
         assert_eq!(draft.sent(), "README:\n`````\n````\ncode\n````\n`````\n\nREADME");
+    }
+
+    #[test]
+    fn what_was_kept_is_brought_back_as_it_was_typed() {
+        let mut typed = draft();
+        typed.insert_unit(0, file("a b.rs", "```\nlet x;\n```"), "[a b.rs]");
+        typed.insert(typed.text().len(), " and é");
+        let (sent, shown) = typed.kept();
+        let shown = shown.unwrap();
+        assert_eq!(shown.text, typed.text());
+        let of = |piece: &LongPiece| sent[piece.text.0..piece.text.1].to_owned();
+        assert_eq!(shown.pieces.iter().map(of).collect::<Vec<_>>(), ["```\nlet x;\n```", "first", "second"]);
+        let back = Draft::brought_back(&sent, &shown).unwrap();
+        assert_eq!((back.text(), back.sent()), (typed.text(), sent.clone()));
+        assert_eq!(back.units()[0].inset.file.as_deref(), Some("a b.rs"));
+        assert_eq!(Draft::from("plain").kept(), ("plain".to_owned(), None));
+        // Somebody was at the file.
+        let spoilt = |change: &dyn Fn(&mut Shown)| {
+            let mut shown = shown.clone();
+            change(&mut shown);
+            Draft::brought_back(&sent, &shown)
+        };
+        assert_eq!(spoilt(&|shown| shown.pieces[1].label.1 = 999), None);
+        assert_eq!(spoilt(&|shown| shown.pieces[1].text = (9, 3)), None);
+        assert_eq!(spoilt(&|shown| shown.pieces.swap(0, 1)), None);
+        assert_eq!(spoilt(&|shown| shown.text.push('!')), None);
+        assert_eq!(spoilt(&|shown| shown.pieces.truncate(1)), None);
     }
 
     #[test]

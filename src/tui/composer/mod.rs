@@ -242,6 +242,13 @@ impl Composer {
         self.changed();
     }
 
+    /// Puts a draft of an earlier time in place of what is there; what stands in it is to be counted.
+    pub fn bring_back(&mut self, mut draft: Draft) -> Vec<Arc<Inset>> {
+        draft.renew(|inset| self.inset(inset.file.clone(), inset.content.clone()));
+        self.replace(draft);
+        self.uncounted()
+    }
+
     /// Takes the draft out and remembers it in the history.
     pub fn take(&mut self) -> Draft {
         let draft = std::mem::take(&mut self.draft);

@@ -47,6 +47,11 @@ impl Shown {
         &self.trend
     }
 
+    /// Another conversation's answers come.
+    pub fn forget_trend(&mut self) {
+        self.trend.clear();
+    }
+
     /// Notes an answer that is over; one that gave no token has no speed.
     pub fn note(&mut self, answer: &Answer) {
         let Some(lane) = answer.lane.filter(|_| answer.tokens > 0) else { return };

@@ -16,7 +16,7 @@ use super::send::cancel;
 use super::{chats, copy, looks, models, mouse, race, replay, settings};
 
 /// Neither the conversation nor the answers that follow are changed by it.
-fn is_for_the_screen(command: &Typed<'_>) -> bool {
+pub(super) fn is_for_the_screen(command: &Typed<'_>) -> bool {
     matches!(
         command,
         Typed::Quit
@@ -53,9 +53,9 @@ pub(super) fn run_command(state: &mut State, now: Instant, effects: &mut Vec<Eff
             chats::close(state, effects);
             clear(state);
         }
-        Typed::Race(text) => {
-            let text = text.to_owned();
-            race::begin(state, &text, effects);
+        Typed::Race { lanes, text } => {
+            let (lanes, text) = (lanes.map(str::to_owned), text.to_owned());
+            race::begin(state, lanes.as_deref(), &text, effects);
         }
         Typed::Lane(lane) => settings::set_lane(state, lane),
         Typed::Policy(policy) => settings::set_policy(state, policy, now),

@@ -11,7 +11,7 @@ use super::super::keymap::Meaning;
 use super::super::keys::Action;
 use super::super::picker::{Picker, Purpose};
 use super::super::state::{Overlay, State};
-use super::commands::run_command;
+use super::commands::{is_for_the_screen, run_command};
 use super::replay;
 use super::send::{send, typed};
 
@@ -85,13 +85,13 @@ pub fn open_commands(state: &mut State) {
 /// A row of that list: what is typed stays as it is, but for a command that takes a text, which comes before it.
 pub fn choose(state: &mut State, id: &str, now: Instant, effects: &mut Vec<Effect>) {
     let Some(command) = id.strip_suffix(' ') else { return run_beside(state, id, now, effects) };
+    if state.replay.is_some() && !is_for_the_screen(&command::parse(command)) {
+        return replay::say_that_nobody_answers(state);
+    }
     let items = completion::arguments(state, command.split(' ').next().unwrap_or(command));
     if !items.is_empty() && !command.contains(' ') {
         state.overlay = Some(Overlay::List(Picker::new(Purpose::Command, command, items)));
         return;
-    }
-    if state.replay.is_some() {
-        return replay::say_that_nobody_answers(state);
     }
     state.composer.move_cursor(Motion::Start);
     state.composer.insert(id);

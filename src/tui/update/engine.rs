@@ -4,8 +4,10 @@ use std::time::Instant;
 
 use crate::engine::{EngineSnapshot, FinishReason, GenerationEvent, LaneChange, LaneState, Usage};
 
+use crate::store::TokenTime;
+
 use super::super::consent;
-use super::super::conversation::{Block, Kind, Level};
+use super::super::conversation::{Block, Kind, Level, Words};
 use super::super::event::{Effect, Event};
 use super::super::state::{EngineState, REFRESH_PERIOD, State};
 use super::chats;
@@ -15,7 +17,12 @@ use super::writing;
 pub fn on_event(state: &mut State, event: Event, now: Instant, effects: &mut Vec<Effect>) {
     state.dirty = true;
     match event {
-        Event::EngineLoaded(snapshot) => ready(state, snapshot, now, effects),
+        Event::EngineLoaded(snapshot) => {
+            if let Some(text) = chats::other_model(state, &snapshot) {
+                state.conversation.add(Kind::Notice(Level::Info), &text);
+            }
+            ready(state, snapshot, now, effects);
+        }
         Event::EngineFailed(error) => {
             state.conversation.add(Kind::Notice(Level::Error), &format!("The engine could not start.\n{error}"));
             let log = format!("What the libraries reported is in {}", state.log_file.display());
@@ -118,14 +125,17 @@ fn on_generation(state: &mut State, event: GenerationEvent, now: Instant, effect
                 header.thinking_tokens = tokens;
                 header.thinking_time += since_last;
             }
-            state.conversation.add_token(block, &token, took);
+            // As it is kept.
+            let thinks = token.thinks || !token.thinking.is_empty();
+            let words = Words { text: &token.text, thinking: &token.thinking, thinks };
+            state.conversation.add_token(block, words, took, token.lane);
             // New text does not carry away what is looked at.
             super::panels::show_token(state);
-            chats::said(state, &token.text, &token.thinking, effects);
+            chats::said(state, &token.text, &token.thinking, Some(TokenTime::new(took.time, thinks)), effects);
         }
         GenerationEvent::TrailingText { thinking, text, .. } => {
             state.conversation.add_trailing(block, &thinking, &text);
-            chats::said(state, &text, &thinking, effects);
+            chats::said(state, &text, &thinking, None, effects);
         }
         GenerationEvent::LaneChanged(change) => {
             if let Some(header) = state.conversation.header_mut(block) {

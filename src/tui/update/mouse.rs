@@ -40,12 +40,19 @@ fn wheel(state: &mut State, action: Action, direction: isize, now: Instant, effe
                 list::act(state, action, now, effects);
             }
         }
+        Some(Overlay::Race) => {
+            state.race.iter_mut().for_each(|screen| screen.scroll_by(direction * NOTCH as isize));
+        }
         _ => scroll(state, |conversation| conversation.scroll_by(direction * NOTCH as isize)),
     }
 }
 
 fn click(state: &mut State, at: Position) {
     if matches!(state.overlay, Some(Overlay::List(_) | Overlay::Page(_) | Overlay::Chats(_))) {
+        return;
+    }
+    if matches!(state.overlay, Some(Overlay::Race)) {
+        state.race.iter_mut().for_each(|screen| screen.point_at(at));
         return;
     }
     if state.is_zoomed() {

@@ -2,7 +2,9 @@
 
 use std::time::Instant;
 
-use crate::engine::{ChatMessage, Role};
+use clap::ValueEnum;
+
+use crate::engine::{ChatMessage, EngineSnapshot, LaneId, Role};
 use crate::race::table::lines;
 use crate::race::verdict::sentences;
 use crate::race::{self, RaceEvent, Wishes};
@@ -15,10 +17,11 @@ use super::super::keys::Action;
 use super::super::race::RaceScreen;
 use super::super::state::{Overlay, State};
 use super::super::text::sanitize::{one_line, sanitize};
+use super::super::text::truncate;
 use super::{chats, engine};
 
-/// Races the lanes with a new message, or with the last one.
-pub(super) fn begin(state: &mut State, text: &str, effects: &mut Vec<Effect>) {
+/// Races lanes with a new message, or with the last one; those that are named, or all on this machine.
+pub(super) fn begin(state: &mut State, lanes: Option<&str>, text: &str, effects: &mut Vec<Effect>) {
     if state.busy() {
         state.hint = Some("an answer is running; Esc cancels it, and then there can be a race".to_owned());
         return;
@@ -26,6 +29,13 @@ pub(super) fn begin(state: &mut State, text: &str, effects: &mut Vec<Effect>) {
     let Some(snapshot) = state.snapshot().cloned() else {
         state.hint = Some("there is no engine to race with yet".to_owned());
         return;
+    };
+    let lanes = match lanes.map(|names| named(names, &snapshot)).transpose() {
+        Ok(lanes) => lanes.unwrap_or_default(),
+        Err(wrong) => {
+            state.hint = Some(wrong);
+            return;
+        }
     };
     let mut turns = state.conversation.messages_above(usize::MAX);
     let asks = !text.is_empty();
@@ -37,7 +47,7 @@ pub(super) fn begin(state: &mut State, text: &str, effects: &mut Vec<Effect>) {
         state.hint = Some("there is no message to race with; /race TEXT asks one".to_owned());
         return;
     }
-    let wishes = Wishes { rounds: 1, ..Wishes::default() };
+    let wishes = Wishes { lanes, rounds: 1, ..Wishes::default() };
     match race::plan(state.settings.request(turns), &wishes, &snapshot) {
         Ok(plan) => {
             state.composer.take();
@@ -53,16 +63,26 @@ pub(super) fn begin(state: &mut State, text: &str, effects: &mut Vec<Effect>) {
     }
 }
 
+/// The lanes of a list, or which of its names is none.
+fn named(names: &str, engine: &EngineSnapshot) -> Result<Vec<LaneId>, String> {
+    let lanes = names.split(',').map(|name| {
+        LaneId::from_str(name, false).map_err(|_| {
+            let known: Vec<&str> = engine.lanes.iter().map(|lane| lane.id.name()).collect();
+            let name = truncate(&one_line(name), 20, "...");
+            format!("'{name}' is no lane; there are {}, named as in /race {}", known.join(", "), known.join(","))
+        })
+    });
+    lanes.collect()
+}
+
 /// A report of the race with this number.
 pub(super) fn on_event(state: &mut State, number: u64, event: &RaceEvent, effects: &mut Vec<Effect>) {
     let Some(screen) = state.race.as_mut().filter(|screen| screen.number == number && !screen.is_over()) else {
         return;
     };
-    screen.race.note(event);
-    screen.follow();
+    screen.note(event);
     state.dirty = true;
     if matches!(event, RaceEvent::Over { .. }) {
-        screen.scroll = 0;
         effects.push(Effect::RefreshSnapshot);
     }
 }
@@ -72,26 +92,20 @@ pub(super) fn act(state: &mut State, action: Action, now: Instant, effects: &mut
     if !matches!(state.overlay, Some(Overlay::Race)) {
         return false;
     }
-    let page = usize::from(state.rows / 2).max(1);
+    let page = isize::from(state.rows as i16 / 2).max(1);
     let Some(screen) = &mut state.race else { return false };
-    // While it runs, the end of a text is in view; when it is over, the beginning.
-    let (up, down) = if screen.is_over() { (-1, 1) } else { (1, -1) };
-    let by = |screen: &mut RaceScreen, rows: usize, sign: isize| {
-        screen.scroll = screen.scroll.saturating_add_signed(rows as isize * sign);
-    };
     match action {
-        Action::Up | Action::ScrollUp => by(screen, 1, up),
-        Action::Down | Action::ScrollDown => by(screen, 1, down),
-        Action::PageUp => by(screen, page, up),
-        Action::PageDown => by(screen, page, down),
+        Action::Up | Action::ScrollUp => screen.scroll_by(-1),
+        Action::Down | Action::ScrollDown => screen.scroll_by(1),
+        Action::PageUp => screen.scroll_by(-page),
+        Action::PageDown => screen.scroll_by(page),
         Action::NextPanel => screen.turn(1),
         Action::PreviousPanel => screen.turn(-1),
         // A race that is played again runs to its end.
         Action::Escape if !screen.is_over() && state.replay.is_some() => {}
         Action::Escape if !screen.is_over() => cancel(state, effects),
         Action::Escape | Action::Send if screen.is_over() => close(state, now, effects),
-        Action::Suspend | Action::Repaint => return false,
-        Action::DeleteOrQuit => return false,
+        Action::Suspend | Action::Repaint | Action::DeleteOrQuit | Action::Thinking | Action::Source => return false,
         _ => {}
     }
     true
@@ -108,9 +122,7 @@ pub(super) fn cancel_running(state: &mut State, effects: &mut Vec<Effect>) -> bo
 
 fn cancel(state: &mut State, effects: &mut Vec<Effect>) {
     let Some(screen) = &mut state.race else { return };
-    screen.race.note(&RaceEvent::Over { cancelled: true });
-    screen.follow();
-    screen.scroll = 0;
+    screen.note(&RaceEvent::Over { cancelled: true });
     effects.extend([Effect::CancelRace, Effect::RefreshSnapshot]);
 }
 

@@ -4,13 +4,15 @@
 mod list;
 mod message;
 mod news;
+mod own;
 
 use std::time::Instant;
 
 use crate::engine::LaneId;
 use crate::ledger::Total;
-use crate::store::{End, Record, export};
+use crate::store::{End, Message, Record, TokenTime, export};
 
+use super::super::answer::Answer;
 use super::super::chats::{self, Deleted, Redo, Wish};
 use super::super::command::ChatCommand;
 use super::super::composer::Draft;
@@ -25,7 +27,9 @@ use list::{act_on_list, open_list};
 use message::{act_on_message, answer_again, go_on};
 
 pub(super) use list::type_into_list;
+pub(super) use message::keep_rewritten;
 pub(super) use news::on_news;
+pub(super) use own::other_model;
 
 /// Something happened to the conversation.
 fn record(state: &mut State, record: Record, effects: &mut Vec<Effect>) {
@@ -37,8 +41,8 @@ fn record(state: &mut State, record: Record, effects: &mut Vec<Effect>) {
 
 /// A question and the answer that begins; returns the answer's block.
 pub(super) fn begin(state: &mut State, question: &Draft, model: String, effects: &mut Vec<Effect>) -> usize {
-    if let Some(system) = chats::changed_system(&state.chats.tree, &state.settings) {
-        record(state, system, effects);
+    for change in own::changes(state) {
+        record(state, change, effects);
     }
     let time = state.chats.wall;
     let redo = state.chats.redo.take();
@@ -52,7 +56,7 @@ pub(super) fn begin(state: &mut State, question: &Draft, model: String, effects:
         return block;
     }
     let parent = match redo {
-        Some(Redo::Edit(id)) => state.chats.tree.message(id).and_then(|message| message.parent),
+        Some(Redo::Edit(id) | Redo::Rewrite(id)) => state.chats.tree.message(id).and_then(|message| message.parent),
         Some(Redo::Again(id)) => Some(id),
         Some(Redo::Continue(_)) | None => state.chats.tree.head(),
     };
@@ -60,8 +64,7 @@ pub(super) fn begin(state: &mut State, question: &Draft, model: String, effects:
         Some(Redo::Again(id)) => id,
         _ => {
             let id = state.chats.tree.next_id();
-            let (text, shown) = (question.sent(), question.text().to_owned());
-            let shown = (shown != text).then_some(shown);
+            let (text, shown) = question.kept();
             record(state, Record::Question { id, parent, time, text, shown }, effects);
             id
         }
@@ -78,11 +81,11 @@ pub(super) fn begin(state: &mut State, question: &Draft, model: String, effects:
 }
 
 /// The running answer's next piece.
-pub(super) fn said(state: &mut State, text: &str, thinking: &str, effects: &mut Vec<Effect>) {
+pub(super) fn said(state: &mut State, text: &str, thinking: &str, token: Option<TokenTime>, effects: &mut Vec<Effect>) {
     if let Some(id) = state.chats.answering
-        && !(text.is_empty() && thinking.is_empty())
+        && !(text.is_empty() && thinking.is_empty() && token.is_none())
     {
-        record(state, Record::Text { id, text: text.to_owned(), thinking: thinking.to_owned() }, effects);
+        record(state, Record::Text { id, text: text.to_owned(), thinking: thinking.to_owned(), token }, effects);
     }
 }
 
@@ -133,19 +136,30 @@ pub(super) fn ended(state: &mut State, finish: &str, effects: &mut Vec<Effect>) 
 
 /// The conversation is left; the next message begins another one.
 pub(super) fn close(state: &mut State, effects: &mut Vec<Effect>) {
-    give_instructions_back(state);
+    own::give_back(state);
     if state.chats.saves {
         effects.push(Effect::Chats(Wish::Close));
     }
+    put_away(state, effects);
     state.chats.begin_anew();
 }
 
-/// Those that an opened conversation brought along are of that one only, unless a person changed them.
-fn give_instructions_back(state: &mut State) {
-    if let Some((own, theirs)) = state.chats.exchanged.take()
-        && state.settings.system == theirs
+/// A conversation that is left without a message is deleted; that can be undone as any other.
+fn put_away(state: &State, effects: &mut Vec<Effect>) {
+    if state.chats.saves
+        && state.chats.tree.is_emptied()
+        && let Some(id) = &state.chats.id
     {
-        state.settings.system = own;
+        effects.push(Effect::Chats(Wish::Delete(id.clone())));
+    }
+}
+
+/// The program ends.
+pub(super) fn quit(state: &State, effects: &mut Vec<Effect>) {
+    if let Some(at) = effects.iter().position(|effect| matches!(effect, Effect::Quit(_))) {
+        let mut last = Vec::new();
+        put_away(state, &mut last);
+        effects.splice(at..at, last);
     }
 }
 
@@ -154,7 +168,7 @@ fn forget(state: &mut State, now: Instant, effects: &mut Vec<Effect>) {
     if state.busy() {
         cancel(state, now, effects);
     }
-    give_instructions_back(state);
+    own::give_back(state);
     state.conversation.clear();
     state.queue.clear();
     consent::forget(state);
@@ -254,7 +268,15 @@ fn export(state: &State, file: &str, effects: &mut Vec<Effect>) -> Done {
     let Some(format) = export::Format::of(&file) else {
         return Err(format!("'{}' says no format; end it in .md or .json", text::truncate(&file, 40, "...")));
     };
-    let text = format.write(&state.chats.tree, state.chats.id.as_deref());
+    let id = state.chats.id.as_deref();
+    let text = match state.chats.answering {
+        None => format.write(&state.chats.tree, id),
+        Some(running) => {
+            let mut tree = state.chats.tree.clone();
+            tree.apply(&Record::End { id: running, end: End::unfinished("unfinished: the answer was still running") });
+            format.write(&tree, id)
+        }
+    };
     effects.push(Effect::Chats(Wish::Export { file, text }));
     Ok(None)
 }
@@ -274,15 +296,33 @@ fn save(state: &mut State, effects: &mut Vec<Effect>) -> Done {
     Ok(Some("saved from now on, with what was said so far".to_owned()))
 }
 
+/// What is typed stands in the place of another message.
+fn is_editing(state: &State) -> bool {
+    matches!(state.chats.redo, Some(Redo::Edit(_) | Redo::Rewrite(_)))
+}
+
+/// An answer is being edited: what is typed is no message and no command.
+pub(super) fn is_rewriting(state: &State) -> bool {
+    matches!(state.chats.redo, Some(Redo::Rewrite(_)))
+}
+
 const BUSY: &str = "an answer is running; Ctrl-C cancels it";
 
 /// The blocks follow the tree.
 fn refresh(state: &mut State) {
     chats::show(&mut state.conversation, &state.chats.tree);
-    // The numbers on the screen are of the last answer, as long as it is there.
+    // The numbers on the screen are of the answer that was given last, as long as it is there; else of the last one here.
     match state.chats.answered.and_then(|id| state.conversation.block_of(id)) {
         Some(block) => state.answer.iter_mut().for_each(|answer| answer.block = block),
-        None => (state.answer, state.bill) = (None, None),
+        None => {
+            let kept = |message: &Message| {
+                let block = state.conversation.block_of(message.id)?;
+                Some((message.id, Answer::kept(block, message, state.now)?))
+            };
+            let last = state.chats.tree.path().into_iter().rev().find_map(kept);
+            (state.chats.answered, state.answer) = last.unzip();
+            state.bill = None;
+        }
     }
     state.lay_out();
 }
@@ -329,7 +369,7 @@ pub(super) fn act(state: &mut State, action: Action, now: Instant, effects: &mut
         Action::SelectPrevious => select_by(state, -1),
         Action::SelectNext => select_by(state, 1),
         // Esc gives up what was to be edited, after what covers it.
-        Action::Escape if state.overlay.is_none() && matches!(state.chats.redo, Some(Redo::Edit(_))) => {
+        Action::Escape if state.overlay.is_none() && is_editing(state) => {
             state.chats.redo = None;
             state.composer.clear();
             typed(state, now);

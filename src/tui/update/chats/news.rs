@@ -4,6 +4,7 @@ use std::time::Instant;
 
 use crate::store::keeper::{Opened, Report};
 
+use super::super::super::answer::Answer;
 use super::super::super::chats::{Deleted, News};
 use super::super::super::conversation::{Kind, Level};
 use super::super::super::event::Effect;
@@ -11,7 +12,7 @@ use super::super::super::state::{Overlay, State};
 use super::super::super::text;
 use super::super::send::typed;
 use super::list::{look, open};
-use super::{forget, refresh};
+use super::{forget, own, put_away, refresh};
 
 pub(in super::super) fn on_news(state: &mut State, news: News, now: Instant, effects: &mut Vec<Effect>) {
     state.dirty = true;
@@ -72,17 +73,20 @@ pub(in super::super) fn on_news(state: &mut State, news: News, now: Instant, eff
 
 fn opened_conversation(state: &mut State, opened: Opened, now: Instant, effects: &mut Vec<Effect>) {
     let Opened { stored, is_copy } = opened;
-    let keep_system = state.chats.keep_system;
+    let given = std::mem::take(&mut state.chats.given);
     forget(state, now, effects);
+    put_away(state, effects);
     state.chats.begin_anew();
     state.chats.tree = stored.tree;
     state.chats.id = Some(stored.id);
-    if !keep_system && let Some(system) = state.chats.tree.system() {
-        let theirs = Some(system.to_owned());
-        let own = std::mem::replace(&mut state.settings.system, theirs.clone());
-        state.chats.exchanged = Some((own, theirs));
-    }
     refresh(state);
+    own::bring(state, &given);
+    state.panels.forget_trend();
+    for message in state.chats.tree.path() {
+        if let Some(answer) = Answer::kept(0, message, now) {
+            state.panels.note(&answer);
+        }
+    }
     state.conversation.follow();
     let mut notes = Vec::new();
     if is_copy {
