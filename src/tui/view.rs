@@ -89,7 +89,10 @@ fn draw_title(state: &State, skin: &Skin, layout: &Layout, buffer: &mut Buffer) 
         // Without a footer, this is where something is said.
         Mode::Small => match composer_view::message(state, skin) {
             Some(message) => skin.fit(message, columns),
-            None => title::status(state, skin, columns),
+            None => match composer_view::small_preview(state, skin) {
+                Some(line) => skin.fit(line, columns),
+                None => title::status(state, skin, columns),
+            },
         },
     };
     buffer.set_line(area.x, area.y, &line, area.width);

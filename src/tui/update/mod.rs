@@ -19,6 +19,7 @@ mod mouse;
 mod panels;
 mod race;
 mod replay;
+mod room;
 mod send;
 mod settings;
 mod writing;
@@ -31,6 +32,7 @@ use super::keys::Context;
 use super::standing;
 use super::state::{EngineState, QUIT_WINDOW, State};
 
+pub use room::{objection as too_long, refuse};
 pub use send::{return_queue, submit_now};
 
 pub fn update(state: &mut State, event: Event, now: Instant) -> Vec<Effect> {
