@@ -2,6 +2,7 @@
 
 use std::time::Instant;
 
+use crate::store::Tree;
 use crate::store::keeper::{Opened, Report};
 
 use super::super::super::answer::Answer;
@@ -74,23 +75,13 @@ pub(in super::super) fn on_news(state: &mut State, news: News, now: Instant, eff
 fn opened_conversation(state: &mut State, opened: Opened, now: Instant, effects: &mut Vec<Effect>) {
     let Opened { stored, is_copy } = opened;
     let keep_system = state.chats.keep_system;
-    forget(state, now, effects);
-    state.chats.begin_anew();
-    state.chats.tree = stored.tree;
+    show_opened(state, stored.tree, now, effects);
     state.chats.id = Some(stored.id);
     if !keep_system && let Some(system) = state.chats.tree.system() {
         let theirs = Some(system.to_owned());
         let own = std::mem::replace(&mut state.settings.system, theirs.clone());
         state.chats.exchanged = Some((own, theirs));
     }
-    refresh(state);
-    state.panels.forget_trend();
-    for message in state.chats.tree.path() {
-        if let Some(answer) = Answer::kept(0, message, now) {
-            state.panels.note(&answer);
-        }
-    }
-    state.conversation.follow();
     let mut notes = Vec::new();
     if is_copy {
         notes.push("Another ortalk writes to this conversation: this is a copy of it.".to_owned());
@@ -106,4 +97,19 @@ fn opened_conversation(state: &mut State, opened: Opened, now: Instant, effects:
         state.conversation.add(Kind::Notice(Level::Warning), &notes.join("\n"));
     }
     typed(state, now);
+}
+
+/// Another conversation takes the place of the one that is shown.
+pub(in super::super) fn show_opened(state: &mut State, tree: Tree, now: Instant, effects: &mut Vec<Effect>) {
+    forget(state, now, effects);
+    state.chats.begin_anew();
+    state.chats.tree = tree;
+    refresh(state);
+    state.panels.forget_trend();
+    for message in state.chats.tree.path() {
+        if let Some(answer) = Answer::kept(0, message, now) {
+            state.panels.note(&answer);
+        }
+    }
+    state.conversation.follow();
 }
