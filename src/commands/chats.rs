@@ -114,7 +114,7 @@ fn print_all(found: &[Found], json: bool) -> anyhow::Result<()> {
 
 fn show(store: &Store, id: Option<&str>, json: bool) -> anyhow::Result<()> {
     let id = store.find(id)?;
-    let stored = store.load(&id)?;
+    let stored = store.look(&id)?;
     if json {
         return print_now(&Format::Json.write(&stored.tree, Some(&id)));
     }
@@ -153,7 +153,7 @@ fn export(store: &Store, id: &str, file: Option<&str>, format: Option<FormatName
         (None, Some(file)) => Format::of(file)
             .with_context(|| format!("'{file}' says no format; end it in .md or .json, or name it by --format"))?,
     };
-    let text = format.write(&store.load(&id)?.tree, Some(&id));
+    let text = format.write(&store.look(&id)?.tree, Some(&id));
     let Some(file) = file else { return print_text(&text) };
     let mut options = std::fs::File::options();
     let made = options.write(true).create_new(true).open(Path::new(file));

@@ -21,7 +21,7 @@ use crate::wire::{Event, Milliseconds, Snapshot};
 
 pub use conversation::Records;
 pub use lanes::LaneClocks;
-pub use read::{Completeness, Recording, parse, read};
+pub use read::{Completeness, Recording, parse, read, read_from};
 pub use write::Recorder;
 
 /// What makes a file a recording.
@@ -187,7 +187,8 @@ pub enum RecordingError {
     #[error("line {number} of the recording '{}' is wrong: {problem}", path.display())]
     Line { path: PathBuf, number: usize, problem: String },
     #[error(
-        "the recording '{}' is cut off after line {lines}, at {seconds:.1} s; --partial plays what is there",
+        "the recording '{}' is cut off after line {lines}, at {seconds:.1} s, or still being written; --partial plays what \
+         is there",
         path.display()
     )]
     Cut { path: PathBuf, lines: usize, seconds: f64 },

@@ -170,7 +170,10 @@ fn a_file_that_was_cut_off_is_told_and_can_be_played_as_far_as_it_goes() {
     let two = format!("{}{{\"at_ms\":5,\"type\":\"cancelled\"}}\n{{\"at_ms\":1500,\"type\":\"lost\"}}\n", header());
     for text in [two.clone(), format!("{two}{{\"at_ms\": 2000, \"ty")] {
         let error = said(&text);
-        assert!(error.contains("is cut off after line") && error.contains("at 1.5 s; --partial"), "{error}");
+        assert!(
+            error.contains("is cut off after line") && error.contains("at 1.5 s, or still being written; --partial"),
+            "{error}"
+        );
         let partial = parse(text.as_bytes(), Path::new("x"), Completeness::Partial).unwrap();
         assert_eq!((partial.lines.len(), partial.length()), (2, Duration::from_millis(1500)));
     }

@@ -84,6 +84,11 @@ fn lock_file(path: &Path) -> io::Result<Option<Option<File>>> {
     }
 }
 
+/// Another program holds it.
+pub(super) fn is_locked(path: &Path) -> bool {
+    File::open(path).is_ok_and(|file| matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock)))
+}
+
 fn ends_a_line(file: &mut File) -> io::Result<bool> {
     if file.metadata()?.len() == 0 {
         return Ok(true);

@@ -270,7 +270,7 @@ impl Worker {
         }
         // The lock first: what another program writes after the reading would be missing.
         let locked = self.store.open(id);
-        let stored = self.store.load(id)?;
+        let mut stored = self.store.load(id)?;
         match locked? {
             Some(file) => {
                 self.close();
@@ -279,6 +279,7 @@ impl Worker {
             }
             None => {
                 self.close();
+                stored.say_unfinished();
                 self.waiting = stored.tree.records().iter().flat_map(|record| record.line().into_bytes()).collect();
                 self.write()?;
                 let id = self.file.as_ref().map_or_else(String::new, |file| file.id().to_owned());

@@ -85,14 +85,16 @@ impl Library {
     fn look(&self, entry: &Entry, is_deleted: bool) -> Known {
         let stamp = (entry.changed, entry.bytes);
         let stored = if is_deleted { self.store.load_deleted(&entry.id) } else { self.store.load(&entry.id) };
-        let Ok(stored) = stored else { return Known { stamp, found: None, texts: Vec::new() } };
+        let Some(stored) = stored.ok().filter(|stored| is_deleted || !stored.tree.is_emptied()) else {
+            return Known { stamp, found: None, texts: Vec::new() };
+        };
         let mut texts: Vec<String> = stored.tree.visible().map(|message| message.text.clone()).collect();
         texts.reverse();
         let answers = stored.tree.messages().iter().rev();
         let model = answers.filter_map(|message| message.answer.as_ref()).map(|answer| answer.model.clone()).next();
         let found = Found {
             id: entry.id.clone(),
-            title: stored.tree.title().unwrap_or_else(|| "(empty)".to_owned()),
+            title: stored.tree.title().or_else(|| stored.tree.first_title()).unwrap_or_else(|| "(empty)".to_owned()),
             changed: entry.changed.into(),
             messages: texts.len(),
             model: model.unwrap_or_default(),
@@ -211,6 +213,11 @@ mod tests {
         store.delete(&hills).unwrap();
         assert_eq!(found("name"), std::slice::from_ref(&rivers));
         assert_eq!(library.deleted().unwrap()[0].title, "Name a hill");
+        // One in which all was deleted is in no list.
+        let lakes = keep(&store, 3, &[question(0, None, "Name a lake"), Record::Delete(0)]);
+        assert_eq!(library.find("").unwrap().len(), 1);
+        store.delete(&lakes).unwrap();
+        assert!(library.deleted().unwrap().iter().any(|found| found.title == "Name a lake"));
 
         let row = &library.find("loire").unwrap()[0];
         let snippet = row.snippet.clone().unwrap();

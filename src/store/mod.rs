@@ -68,6 +68,16 @@ pub struct Stored {
     pub left_out: LeftOut,
 }
 
+impl Stored {
+    /// Another program has it open, and may be writing the answer that has no end.
+    fn say_unfinished(&mut self) {
+        if let Some(id) = self.tree.unfinished() {
+            let end = End::unfinished("unfinished: another ortalk was still writing to this conversation");
+            self.tree.apply(&Record::End { id, end });
+        }
+    }
+}
+
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     #[error("no conversation is kept here; the chat keeps what is said in '{}'", .0.display())]
@@ -130,8 +140,10 @@ impl Store {
     pub fn find(&self, name: Option<&str>) -> Result<String, StoreError> {
         let entries = self.list()?;
         let Some(name) = name else {
-            let latest = entries.into_iter().next().ok_or_else(|| StoreError::Empty(self.folder.clone()))?;
-            return Ok(latest.id);
+            // One that a kill left empty is none to go on with.
+            let is_emptied = |entry: &Entry| self.load(&entry.id).is_ok_and(|stored| stored.tree.is_emptied());
+            let latest = entries.into_iter().find(|entry| !is_emptied(entry));
+            return latest.map(|entry| entry.id).ok_or_else(|| StoreError::Empty(self.folder.clone()));
         };
         match one(entries, name)? {
             Some(id) => Ok(id),
@@ -145,6 +157,15 @@ impl Store {
 
     pub fn load(&self, id: &str) -> Result<Stored, StoreError> {
         load(&self.path(id), id)
+    }
+
+    /// As one that is only looked at: an answer that another program may be writing just now says so.
+    pub fn look(&self, id: &str) -> Result<Stored, StoreError> {
+        let mut stored = self.load(id)?;
+        if stored.tree.unfinished().is_some() && file::is_locked(&self.lock_path(id)) {
+            stored.say_unfinished();
+        }
+        Ok(stored)
     }
 
     pub fn load_deleted(&self, id: &str) -> Result<Stored, StoreError> {
@@ -198,9 +219,15 @@ impl Store {
         Ok(())
     }
 
+    /// One that was deleted because it was empty has its last message back.
     pub fn undelete(&self, id: &str) -> Result<(), StoreError> {
         let (from, to) = (self.deleted_path(id), self.path(id));
-        fs::rename(&from, to).map_err(StoreError::io(&from, "taken back"))
+        fs::rename(&from, &to).map_err(StoreError::io(&from, "taken back"))?;
+        let emptied = self.load(id).ok().filter(|stored| stored.tree.is_emptied());
+        let Some(message) = emptied.and_then(|stored| stored.tree.newest_deleted()) else { return Ok(()) };
+        let mut file = self.open(id)?.ok_or_else(|| StoreError::Busy(id.to_owned()))?;
+        let mut line = Record::Restore(message).line().into_bytes();
+        file.write(&mut line).map_err(StoreError::io(&to, "written"))
     }
 
     /// Removes a deleted conversation for good.

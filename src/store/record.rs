@@ -97,7 +97,7 @@ impl TokenTime {
 /// How an answer ended, and what was measured of it.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct End {
-    /// `stop`, `length`, `cancelled`, `error`.
+    /// `stop`, `length`, `cancelled`, `error`, `unfinished`.
     pub finish: String,
     /// For people, where it was not the model's own end.
     pub note: Option<String>,
@@ -106,6 +106,13 @@ pub struct End {
     pub thinking_tokens: usize,
     pub ttft: Option<Duration>,
     pub tokens_per_second: Option<f64>,
+}
+
+impl End {
+    /// It may still be written, but not here.
+    pub fn unfinished(note: &str) -> Self {
+        Self { finish: "unfinished".to_owned(), note: Some(note.to_owned()), ..Self::default() }
+    }
 }
 
 /// Why a line is no record.

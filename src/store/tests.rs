@@ -85,6 +85,45 @@ fn two_programs_on_one_conversation_do_not_mix() {
     assert_eq!(*opened, Opened { stored: store.load(&id).unwrap(), is_copy: false });
 }
 
+/// What is not known is not said: the other program may be answering, or was killed in the middle before.
+#[test]
+fn an_answer_that_another_program_writes_is_not_called_cut() {
+    let (_dir, store) = store();
+    let (mut first, reports) = keeper(&store);
+    for record in [question(0, None, "q"), answer(1, 0), text(1, "begin")] {
+        first.keep(record);
+    }
+    assert!(first.settle(Duration::from_secs(20)));
+    let Ok(Report::Begun(id)) = reports.try_recv() else { panic!("it did not begin") };
+    let note = |stored: &Stored| export::note(stored.tree.path()[1]).unwrap();
+    let expected = "unfinished: another ortalk was still writing to this conversation";
+    assert_eq!(note(&store.look(&id).unwrap()), expected);
+
+    let (mut second, reports) = keeper(&store);
+    second.open(id.clone());
+    let Ok(Report::Begun(copy)) = reports.recv() else { panic!("no copy") };
+    drop((first, second));
+    assert_eq!(note(&store.load(&copy).unwrap()), expected);
+    assert_eq!(note(&store.look(&id).unwrap()), "cut: ortalk ended while it was written");
+}
+
+#[test]
+fn a_conversation_without_a_message_is_gone_and_comes_back_with_the_last_one() {
+    let (_dir, store) = store();
+    let whole = kept(&store, &[question(0, None, "whole")]);
+    std::thread::sleep(Duration::from_millis(20));
+    let id =
+        kept(&store, &[question(0, None, "one"), answer(1, 0), text(1, "first"), Record::Delete(1), Record::Delete(0)]);
+    assert_eq!(store.find(None).unwrap(), whole);
+    store.delete(&id).unwrap();
+    store.undelete(&id).unwrap();
+    let texts = |id: &str| -> Vec<String> {
+        store.load(id).unwrap().tree.path().iter().map(|message| message.text.clone()).collect()
+    };
+    assert_eq!(texts(&id), ["one"]);
+    assert_eq!(store.find(None).unwrap(), id);
+}
+
 #[test]
 fn a_line_that_a_kill_cut_is_closed_by_the_next_program() {
     let (_dir, store) = store();

@@ -192,6 +192,23 @@ impl Tree {
         self.messages.is_empty()
     }
 
+    /// Something was said, and all of it was deleted.
+    pub fn is_emptied(&self) -> bool {
+        !self.is_empty() && self.visible().next().is_none()
+    }
+
+    /// The newest of the deleted messages that would be back at once.
+    pub fn newest_deleted(&self) -> Option<u32> {
+        let is_cut = |message: &&Message| message.deleted && message.parent.is_none_or(|id| self.is_visible(id));
+        self.messages.iter().rev().find(is_cut).map(|message| message.id)
+    }
+
+    /// The answer at the head, where it has no end.
+    pub fn unfinished(&self) -> Option<u32> {
+        let head = self.message(self.head?)?;
+        head.answer.as_ref().filter(|answer| answer.end.is_none()).map(|_| head.id)
+    }
+
     /// The number for the next message.
     pub fn next_id(&self) -> u32 {
         self.messages.iter().map(|message| message.id + 1).max().unwrap_or(0)
@@ -214,6 +231,11 @@ impl Tree {
         }
         let first = self.path().first().copied().or_else(|| self.visible().next())?;
         first_words(first.shown())
+    }
+
+    /// The first words that were ever said, though they may be deleted.
+    pub fn first_title(&self) -> Option<String> {
+        self.messages.first().and_then(|message| first_words(message.shown()))
     }
 
     /// Records that make this tree again.
@@ -309,10 +331,13 @@ mod tests {
         // What stands elsewhere moves nobody.
         tree.apply(&Record::Delete(5));
         assert_eq!(path(&tree), [0, 1, 2, 3]);
+        assert!(!tree.is_emptied());
         for id in [0, 1] {
             tree.apply(&Record::Delete(id));
         }
-        assert_eq!(path(&tree), [0; 0]);
+        assert_eq!((path(&tree), tree.is_emptied(), tree.newest_deleted()), (vec![], true, Some(5)));
+        tree.apply(&Record::Restore(5));
+        assert_eq!((path(&tree), tree.is_emptied(), tree.newest_deleted()), (vec![5], false, Some(0)));
     }
 
     #[test]

@@ -45,7 +45,7 @@ impl Shelf {
             Wish::Close => self.keeper.close(),
             Wish::Open { id, writes: true } => self.keeper.open(id),
             Wish::Open { id, writes: false } => {
-                return Some(News::Kept(match self.store.load(&id) {
+                return Some(News::Kept(match self.store.look(&id) {
                     Ok(stored) => Report::Opened(Box::new(crate::store::keeper::Opened { stored, is_copy: false })),
                     Err(error) => Report::NotOpened(error.to_string()),
                 }));

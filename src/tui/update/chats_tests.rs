@@ -3,7 +3,7 @@ use pretty_assertions::assert_eq;
 
 use super::super::chats::{News, Redo, Row, Wish};
 use super::super::conversation::{Block, Kind};
-use super::super::event::{Effect, Event};
+use super::super::event::{Effect, Event, Exit};
 use super::super::fixtures::{Desk, lane_change, short_decision, snapshot_with_server};
 use super::super::keys::Context;
 use super::super::state::Overlay;
@@ -638,6 +638,35 @@ fn the_open_conversation_is_deleted_and_comes_back() {
 }
 
 #[test]
+fn a_conversation_without_a_message_is_put_away_when_it_is_left() {
+    let mut kept = Kept::new();
+    kept.ask("one", "first");
+    kept.news(News::Kept(Report::Begun("c".into())));
+    kept.alt_up();
+    kept.press('k');
+    kept.press('d');
+    assert!(kept.shown().is_empty(), "{:?}", kept.shown());
+    // As long as it is here, the message can be had back.
+    kept.send("/undo");
+    assert_eq!(kept.shown(), ["one", "first"]);
+    kept.press('k');
+    kept.press('d');
+    let gone = Effect::Chats(Wish::Delete("c".into()));
+    let effects = kept.desk.ctrl('d');
+    assert_eq!(effects, [gone.clone(), Effect::Quit(Exit::Quit)]);
+    let effects = kept.send("/clear");
+    assert!(effects.ends_with(&[gone]), "{effects:?}");
+    kept.news(News::Kept(Report::Deleted { id: "c".into() }));
+    assert_eq!(kept.hint(), "the conversation is deleted; /undo takes it back");
+    assert_eq!(kept.send("/undo"), [Effect::Chats(Wish::Undelete("c".into()))]);
+    // One with messages is left where it is.
+    let mut kept = Kept::new();
+    kept.ask("one", "first");
+    kept.news(News::Kept(Report::Begun("c".into())));
+    assert_eq!(kept.desk.ctrl('d'), [Effect::Quit(Exit::Quit)]);
+}
+
+#[test]
 fn exports_are_named_and_told() {
     let mut kept = Kept::new();
     kept.send("/export x.md");
@@ -650,6 +679,11 @@ fn exports_are_named_and_told() {
     };
     let (file, text) = file_of(kept.send("/export"));
     assert_eq!((file.as_str(), text.contains("## You\n\nName a river\n")), ("name-a-river.md", true));
+    // What is running is not called cut.
+    kept.send("And a lake");
+    let (_, text) = file_of(kept.send("/export x.md"));
+    assert!(text.ends_with("*unfinished: the answer was still running*\n"), "{text}");
+    kept.answer("Annecy", FinishReason::Stop);
     let (file, text) = file_of(kept.send("/export /tmp/a b.json"));
     assert_eq!((file.as_str(), text.contains("\"schema\": 1")), ("/tmp/a b.json", true));
     kept.send("/export notes.txt");

@@ -88,6 +88,7 @@ pub fn update(state: &mut State, event: Event, now: Instant) -> Vec<Effect> {
     }
     effects.extend(state.composer.take_unsaved().into_iter().map(Effect::Remember));
     looks::follow(state);
+    chats::quit(state, &mut effects);
     effects
 }
 

@@ -143,7 +143,27 @@ pub(super) fn close(state: &mut State, effects: &mut Vec<Effect>) {
     if state.chats.saves {
         effects.push(Effect::Chats(Wish::Close));
     }
+    put_away(state, effects);
     state.chats.begin_anew();
+}
+
+/// A conversation that is left without a message is deleted; that can be undone as any other.
+fn put_away(state: &State, effects: &mut Vec<Effect>) {
+    if state.chats.saves
+        && state.chats.tree.is_emptied()
+        && let Some(id) = &state.chats.id
+    {
+        effects.push(Effect::Chats(Wish::Delete(id.clone())));
+    }
+}
+
+/// The program ends.
+pub(super) fn quit(state: &State, effects: &mut Vec<Effect>) {
+    if let Some(at) = effects.iter().position(|effect| matches!(effect, Effect::Quit(_))) {
+        let mut last = Vec::new();
+        put_away(state, &mut last);
+        effects.splice(at..at, last);
+    }
 }
 
 /// Those that an opened conversation brought along are of that one only, unless a person changed them.
@@ -260,7 +280,15 @@ fn export(state: &State, file: &str, effects: &mut Vec<Effect>) -> Done {
     let Some(format) = export::Format::of(&file) else {
         return Err(format!("'{}' says no format; end it in .md or .json", text::truncate(&file, 40, "...")));
     };
-    let text = format.write(&state.chats.tree, state.chats.id.as_deref());
+    let id = state.chats.id.as_deref();
+    let text = match state.chats.answering {
+        None => format.write(&state.chats.tree, id),
+        Some(running) => {
+            let mut tree = state.chats.tree.clone();
+            tree.apply(&Record::End { id: running, end: End::unfinished("unfinished: the answer was still running") });
+            format.write(&tree, id)
+        }
+    };
     effects.push(Effect::Chats(Wish::Export { file, text }));
     Ok(None)
 }

@@ -13,7 +13,7 @@ use super::super::super::state::{Overlay, State};
 use super::super::super::text;
 use super::super::send::typed;
 use super::list::{look, open};
-use super::{forget, refresh};
+use super::{forget, put_away, refresh};
 
 pub(in super::super) fn on_news(state: &mut State, news: News, now: Instant, effects: &mut Vec<Effect>) {
     state.dirty = true;
@@ -102,6 +102,7 @@ fn opened_conversation(state: &mut State, opened: Opened, now: Instant, effects:
 /// Another conversation takes the place of the one that is shown.
 pub(in super::super) fn show_opened(state: &mut State, tree: Tree, now: Instant, effects: &mut Vec<Effect>) {
     forget(state, now, effects);
+    put_away(state, effects);
     state.chats.begin_anew();
     state.chats.tree = tree;
     refresh(state);
