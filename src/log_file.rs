@@ -4,8 +4,11 @@
 //! and an old log is emptied, never replaced, so none goes on writing into a file that has no name any more.
 
 use std::fs::File;
-use std::io::{self, Read, Seek, SeekFrom};
+use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use chrono::{SecondsFormat, Utc};
 
 /// A log that has grown past this is begun anew, in bytes.
 const LONGEST: u64 = 4 << 20;
@@ -21,6 +24,16 @@ pub fn open(path: &Path) -> io::Result<File> {
         File::options().write(true).truncate(true).open(path)?;
     }
     Ok(file)
+}
+
+/// Says once in a process's life that it began: what stands above is from another.
+pub fn begin(mut log: &File) -> io::Result<()> {
+    static BEGUN: AtomicBool = AtomicBool::new(false);
+    if BEGUN.swap(true, Ordering::Relaxed) {
+        return Ok(());
+    }
+    let now = Utc::now().to_rfc3339_opts(SecondsFormat::Secs, true);
+    writeln!(log, "---- ortalk {}, process {}, {now} ----", env!("CARGO_PKG_VERSION"), std::process::id())
 }
 
 /// The end of a log: whole lines, at most `bytes` of them. A log that is not there is empty.

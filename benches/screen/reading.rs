@@ -16,6 +16,8 @@ const ANSWER: &str = "## Adding\n\nThere are **two ways**, and `a + b` is the *s
     Option<u32> {\n    // None where the sum does not fit.\n    a.checked_add(b)\n}\n```\n\n| lane | first word | tok/s \
     |\n|:--|--:|--:|\n| npu | 96 ms | 21.4 |\n| cpu | 41 ms | 128.4 |\n\n> Numbers are measured, or say why not.\n\nIn \
     Japanese that is 足し算, and it reads well in a terminal of any width because words are wrapped where they end.\n\n";
+/// Lines of the block that is open already when more of it comes.
+const LINES: usize = 3_000;
 const CODE: &str = "let total = values.iter().map(|value| value * 2).sum::<u64>(); // doubled\n";
 
 pub fn run() {
@@ -24,10 +26,14 @@ pub fn run() {
     let opening = time(|| screen.draw());
     say("opens", opening, Duration::from_secs(1));
     let second = Duration::from_secs(1);
-    for (name, text) in [("prose and tables", ANSWER), ("code", CODE)] {
+    for (name, text, lines) in [
+        ("prose and tables".to_owned(), ANSWER, None),
+        ("code".to_owned(), CODE, Some(0)),
+        (format!("code below {LINES} lines of it"), CODE, Some(LINES)),
+    ] {
         let mut screen = start(messages());
-        if name == "code" {
-            screen.token("```rust\n");
+        if let Some(lines) = lines {
+            screen.token(&format!("```rust\n{}", CODE.repeat(lines)));
         }
         screen.draw();
         // Words stand for tokens.

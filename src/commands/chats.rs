@@ -11,11 +11,12 @@ use serde::Serialize;
 use super::run::print_now;
 use crate::cli::{ChatArgs, ChatsArgs, ChatsCommand, FormatName, KeepArgs};
 use crate::config::Settings;
+use crate::engine::Parameter;
 use crate::paths::Paths;
 use crate::store::export::{self, Format};
 use crate::store::{Found, Library, Store, timestamp};
-use crate::tui::ChatOptions;
 use crate::tui::text::sanitize::{one_line, sanitize};
+use crate::tui::{ChatOptions, Given};
 
 /// The version of the JSON; it grows when a field changes its meaning.
 const SCHEMA: u32 = 1;
@@ -29,7 +30,21 @@ pub fn options(keep: &KeepArgs, args: &ChatArgs, settings: &Settings, paths: &Pa
         Some(id) => Some(store.find(Some(id))?),
     };
     let saves = !keep.no_save && settings.save.unwrap_or(true);
-    Ok(ChatOptions { store, saves, resume, keep_system: args.system.is_some() })
+    Ok(ChatOptions { store, saves, resume, given: given(args) })
+}
+
+/// What the command line says of the answers.
+fn given(args: &ChatArgs) -> Given {
+    let parameters = Parameter::ALL.into_iter().filter(|parameter| match parameter {
+        Parameter::Temperature => args.temperature.is_some(),
+        Parameter::TopK => args.top_k.is_some(),
+        Parameter::TopP => args.top_p.is_some(),
+        Parameter::MinP => args.min_p.is_some(),
+        Parameter::RepetitionPenalty => args.repetition_penalty.is_some(),
+        Parameter::MaxTokens => args.max_tokens.is_some(),
+        Parameter::Seed => args.seed.is_some(),
+    });
+    Given { system: args.system.is_some(), thinking: args.think.is_some(), parameters: parameters.collect() }
 }
 
 pub fn run(args: &ChatsArgs) -> anyhow::Result<ExitCode> {

@@ -440,7 +440,7 @@ pub fn log_sink(path: &Path) -> LogSink {
     let file = Mutex::new(log_file::open(path).ok());
     Arc::new(move |line| {
         if let Some(file) = file.lock().unwrap_or_else(PoisonError::into_inner).as_mut() {
-            let _ = writeln!(file, "{line}");
+            let _ = log_file::begin(file).and_then(|()| writeln!(file, "{line}"));
         }
     })
 }

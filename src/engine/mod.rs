@@ -72,6 +72,7 @@ pub use request::{
     RawPrompt, Role, Sampling,
 };
 pub use route::{EXPECTED_ANSWER, Policy, Rejection, RouteError, RoutingDecision, Rule};
+pub use thinking::{Parts, ThinkingSplitter};
 pub use tools::{Tool, ToolCall, ToolCallDelta, ToolChoice};
 
 use constraint::Grammars;

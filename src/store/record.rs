@@ -2,6 +2,7 @@
 //!
 //! `docs/conversations.md` describes the format for others.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use chrono::{DateTime, SecondsFormat, Utc};
@@ -20,6 +21,8 @@ pub enum Record {
     Begin { id: String, version: u32, time: DateTime<Utc> },
     /// The instructions for the answers that follow; `None` for none.
     System(Option<String>),
+    /// What was set by hand for the answers that follow, by name, as it is typed; in place of what was set before.
+    Set(BTreeMap<String, String>),
     /// What a person calls the conversation.
     Title(String),
     /// A message of the person's, which becomes the head.
@@ -150,6 +153,8 @@ struct Line {
     #[serde(skip_serializing_if = "Option::is_none")]
     text: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    values: Option<BTreeMap<String, String>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     shown: Option<String>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pieces: Vec<LongPiece>,
@@ -207,6 +212,7 @@ impl Record {
                 ..of("conversation", None)
             },
             Self::System(text) => Line { text: text.clone(), ..of("system", None) },
+            Self::Set(values) => Line { values: Some(values.clone()), ..of("set", None) },
             Self::Title(text) => Line { text: Some(text.clone()), ..of("title", None) },
             Self::Question { id, parent, time, text, shown } => Line {
                 parent: *parent,
@@ -264,6 +270,7 @@ impl Line {
                 Record::Begin { version: self.v.ok_or(damaged)?, time: time()?, id: self.conversation.ok_or(damaged)? }
             }
             "system" => Record::System(self.text),
+            "set" => Record::Set(self.values.ok_or(damaged)?),
             "title" => Record::Title(self.text.ok_or(damaged)?),
             "user" => Record::Question {
                 id: id()?,
@@ -374,6 +381,11 @@ pub mod tests {
             ),
             (Record::System(Some("Be brief.".into())), r#"{"kind":"system","text":"Be brief."}"#),
             (Record::System(None), r#"{"kind":"system"}"#),
+            (
+                Record::Set([("max-tokens".into(), "64".into()), ("thinking".into(), "off".into())].into()),
+                r#"{"kind":"set","values":{"max-tokens":"64","thinking":"off"}}"#,
+            ),
+            (Record::Set(BTreeMap::new()), r#"{"kind":"set","values":{}}"#),
             (Record::Title("Capitals".into()), r#"{"kind":"title","text":"Capitals"}"#),
             (
                 question(0, None, "Of France?\n"),

@@ -1,7 +1,7 @@
 //! A conversation as a tree: each message knows the one that it follows, so that an edited question and a second answer
 //! stand beside the first ones. The head says which way through the tree is the conversation as it is shown and sent.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::message::{Answer, Made, Message};
 use super::record::{End, Record, TokenTime};
@@ -16,6 +16,7 @@ pub struct Tree {
     head: Option<u32>,
     title: Option<String>,
     system: Option<String>,
+    numbers: BTreeMap<String, String>,
 }
 
 impl Tree {
@@ -24,6 +25,7 @@ impl Tree {
         match record {
             Record::Begin { .. } => {}
             Record::System(text) => self.system = text.clone(),
+            Record::Set(numbers) => self.numbers = numbers.clone(),
             Record::Title(text) => self.title = Some(text.clone()),
             Record::Question { id, parent, time, text, shown } => self.add(Message {
                 id: *id,
@@ -224,6 +226,11 @@ impl Tree {
         self.title.as_deref().filter(|title| !title.trim().is_empty())
     }
 
+    /// What was set by hand for the latest answer, by name.
+    pub fn numbers(&self) -> &BTreeMap<String, String> {
+        &self.numbers
+    }
+
     /// What a person called it, or the first words of its first message.
     pub fn title(&self) -> Option<String> {
         if let Some(title) = self.given_title() {
@@ -242,6 +249,7 @@ impl Tree {
     pub fn records(&self) -> Vec<Record> {
         let mut records = Vec::new();
         records.extend(self.system.clone().map(|text| Record::System(Some(text))));
+        records.extend((!self.numbers.is_empty()).then(|| Record::Set(self.numbers.clone())));
         records.extend(self.title.clone().map(Record::Title));
         records.extend(self.messages.iter().flat_map(Message::records));
         let deleted = self.messages.iter().filter(|message| message.deleted);
@@ -411,6 +419,7 @@ mod tests {
         let mut whole = branched();
         whole.apply(&Record::Title("Name".into()));
         whole.apply(&Record::System(Some("Be brief.".into())));
+        whole.apply(&Record::Set([("top-k".into(), "3".into())].into()));
         whole.apply(&Record::Lane { id: 3, lane: "cpu".into(), emulated: false, why: Some("full".into()) });
         whole.apply(&text(3, " more"));
         whole.apply(&token(3, " and more", 5_000));

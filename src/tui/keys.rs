@@ -280,7 +280,7 @@ pub const BINDINGS: &[Binding] = &[
     on_message(Action::MessageUp, &[plain(KeyCode::Up), letter('k')], "Up, k", "the message above"),
     on_message(Action::MessageDown, &[plain(KeyCode::Down), letter('j')], "Down, j", "the message below"),
     on_message(Action::CopyMessage, &[letter('c'), letter('y')], "c", "copy it"),
-    on_message(Action::EditMessage, &[letter('e')], "e", "edit it and send it again"),
+    on_message(Action::EditMessage, &[letter('e')], "e", "edit it, as another version"),
     on_message(Action::AnswerAgain, &[letter('r')], "r", "answer again"),
     on_message(Action::GoOn, &[letter('m')], "m", "go on with an answer that was cut"),
     on_message(Action::Branch, &[letter('b')], "b", "go on from here"),

@@ -81,7 +81,7 @@ use crate::recording::{Header, Recorder, Recording, RecordingError};
 use crate::telemetry::device::DeviceSample;
 
 pub use backend::{Backend, ModelEntry, Models, OpenedModel, RefusedModel};
-pub use chats::ChatOptions;
+pub use chats::{ChatOptions, Given};
 pub use event::Exit;
 pub use keymap::KeysError;
 pub use theme::ThemeError;

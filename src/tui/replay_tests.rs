@@ -18,12 +18,18 @@ use crate::store::{LeftOut, Stored};
 
 /// What happens to a desk, as the driver would record it.
 fn recorded(happens: impl Fn(&mut Desk)) -> (Recording, Desk) {
+    recorded_from_the_start(|desk| {
+        desk.event(Event::EngineLoaded(snapshot()));
+        desk.event(Event::Device(Box::new(sample())));
+        happens(desk);
+    })
+}
+
+fn recorded_from_the_start(happens: impl Fn(&mut Desk)) -> (Recording, Desk) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("talk.jsonl");
     let mut desk = Desk::loading();
     desk.recorder = Some(ScreenRecorder::new(Recorder::create(&path, &Header::now(None)).unwrap()));
-    desk.event(Event::EngineLoaded(snapshot()));
-    desk.event(Event::Device(Box::new(sample())));
     happens(&mut desk);
     desk.recorder = None;
     (read(&path, Completeness::Whole).unwrap(), desk)
@@ -168,7 +174,10 @@ fn an_answer_that_was_made_again_takes_the_place_of_the_old_one() {
 
 /// The screens are alike, and so is what lies behind them.
 fn assert_alike(happens: impl Fn(&mut Desk)) {
-    let (recording, mut desk) = recorded(happens);
+    assert_plays(recorded(happens));
+}
+
+fn assert_plays((recording, mut desk): (Recording, Desk)) {
     let mut replay = played(&recording, usize::MAX);
     // What a reader selects is the reader's.
     desk.state.chats.selected = None;
@@ -228,6 +237,25 @@ fn a_conversation_that_was_opened_is_opened_again() {
         open(desk);
         answers(desk, "And a sea?", "Salt water.");
     });
+    // Before the engine is there, as with --resume.
+    for model in ["test-model", "other"] {
+        assert_plays(recorded_from_the_start(|desk| {
+            open(desk);
+            desk.event(Event::EngineLoaded(EngineSnapshot { model: model.into(), ..snapshot() }));
+            answers(desk, "And a sea?", "Salt water.");
+        }));
+    }
+    // One that another model answered.
+    assert_alike(|desk| {
+        open(desk);
+        desk.state.models.are_there = true;
+        desk.event(Event::ModelOpened(
+            EngineSnapshot { model: "other".into(), ..snapshot() },
+            Box::new(Desk::loading().state.settings),
+        ));
+        answers(desk, "And a sea?", "Salt water.");
+        open(desk);
+    });
     // In the middle of an answer, too.
     assert_alike(|desk| {
         desk.send("Hello");
@@ -240,7 +268,7 @@ fn a_conversation_that_was_opened_is_opened_again() {
 #[test]
 fn what_is_done_to_messages_is_done_again() {
     type Step = fn(&mut Desk);
-    let steps: [(&str, Step); 8] = [
+    let steps: [(&str, Step); 9] = [
         ("an older version is shown", |desk| {
             (0..3).for_each(|_| alt(desk, KeyCode::Up));
             desk.key(KeyCode::Left);
@@ -274,6 +302,12 @@ fn what_is_done_to_messages_is_done_again() {
             desk.key(KeyCode::Char('e'));
             answers(desk, "", "It stands.");
             answers(desk, "Thanks", "You are welcome.");
+        }),
+        ("an answer put into other words", |desk| {
+            alt(desk, KeyCode::Up);
+            desk.key(KeyCode::Char('e'));
+            desk.send(" Mostly.");
+            assert_eq!(desk.state.conversation.messages()[3].content, "Water that stands. Mostly.");
         }),
         ("answered again", |desk| {
             desk.send("/regenerate");

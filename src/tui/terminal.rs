@@ -101,7 +101,9 @@ static TAKEN: Mutex<Option<Taken>> = Mutex::new(None);
 impl Screen {
     pub fn enter(log: &Path, mouse: bool) -> io::Result<Self> {
         // The log is worth having, but no reason not to chat.
-        let log = log_file::open(log).or_else(|_| File::options().write(true).open(platform::NULL_DEVICE))?;
+        let log = log_file::open(log)
+            .and_then(|log| log_file::begin(&log).map(|()| log))
+            .or_else(|_| File::options().write(true).open(platform::NULL_DEVICE))?;
         let (columns, rows) = size();
         let screen = Self { painter: Painter::new(columns, rows)?, log, mouse };
         screen.take()?;

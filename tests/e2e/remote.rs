@@ -196,9 +196,16 @@ fn a_chat_over_another_server_needs_nothing_here() {
     assert_eq!(sent.key.as_deref(), Some("Bearer sk-very-secret"));
     // What nobody said is the server's to choose.
     assert_eq!((sent.body.get("temperature"), sent.body.get("max_tokens")), (None, None));
+    // Thinking that stands in the text is told from the answer.
+    server.become_(Behaviour::pieces(&["<th", "ink>", "Italy is a ", "boot.</think>", "\n\nRome", "."]));
+    chat.send("And of Italy?\r");
+    chat.wait_for("Rome.");
+    chat.wait_for("○ remote");
+    let screen = chat.screen();
+    assert!(screen.contains("4 tokens") && !screen.contains("boot") && !screen.contains("think>"), "{screen}");
     // It breaks off, and says so.
     server.become_(Behaviour::Cut(2));
-    chat.send("And of Italy?\r");
+    chat.send("And of Spain?\r");
     chat.wait_for("broke off before the answer was complete");
     quit(chat);
     assert!(!empty.path().join("cache").exists(), "nothing was fetched");

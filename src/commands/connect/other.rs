@@ -7,8 +7,8 @@ use tokio::sync::mpsc::UnboundedSender;
 use super::backend::failed;
 use crate::engine::{
     ASSUMED_CONTEXT, ChatRequest, EXPECTED_ANSWER, EngineSnapshot, FinishReason, Finished, GenerationEvent, LaneId,
-    LaneState, LaneStatus, MeasuredRates, PrefillProgress, Privacy, REMOTE_PROVIDER, RemotePlace, RemoteStatus,
-    RemoteUsage, RoutingDecision, Rule, ThinkingChoice, Timings, Token, Usage,
+    LaneState, LaneStatus, MeasuredRates, Parts, PrefillProgress, Privacy, REMOTE_PROVIDER, RemotePlace, RemoteStatus,
+    RemoteUsage, RoutingDecision, Rule, ThinkingChoice, ThinkingSplitter, Timings, Token, Usage,
 };
 use crate::remote::{ChatStream, Client, ModelEntry, RemoteError};
 
@@ -81,6 +81,8 @@ pub fn answer(
     send(GenerationEvent::Routed(decision(request, snapshot, prompt)));
     send(GenerationEvent::PrefillProgress(PrefillProgress { done: 0, total: prompt, reused: 0 }));
     let mut seen = Seen::default();
+    // Some servers name the thinking, and some leave its markers in the text.
+    let mut splitter = if request.continue_last { ThinkingSplitter::off() } else { ThinkingSplitter::usual() };
     let reason = loop {
         match stream.next(stop) {
             Ok(Some(piece)) if piece.text.is_empty() && piece.thinking.is_empty() => {}
@@ -88,22 +90,22 @@ pub fn answer(
                 if seen.last.is_none() {
                     send(GenerationEvent::PrefillProgress(PrefillProgress { done: prompt, total: prompt, reused: 0 }));
                 }
-                seen.note(&piece.text, &piece.thinking, piece.at, submitted);
-                send(GenerationEvent::Token(Token {
-                    thinks: piece.text.is_empty(),
-                    text: piece.text,
-                    thinking: piece.thinking,
-                    tool_calls: Vec::new(),
-                    id: Token::NO_ID,
-                    logprobs: None,
-                    at: piece.at,
-                    lane: LaneId::Remote,
-                }));
+                let parts = splitter.push(&piece.text);
+                let thinking = piece.thinking + &parts.thinking;
+                let thinks = parts.answer.is_empty() && (!thinking.is_empty() || splitter.is_thinking());
+                seen.note(thinks, piece.at, submitted);
+                send(GenerationEvent::Token(token(parts.answer, thinking, thinks, piece.at)));
             }
             Ok(None) => break reason(stream.summary().finish_reason.as_deref()),
             Err(error) => break failed(&error).reason,
         }
     };
+    // What was held back, since it could have been a marker, was said with the last piece.
+    let Parts { thinking, answer } = splitter.finish();
+    if let Some(at) = seen.last.filter(|_| !(thinking.is_empty() && answer.is_empty())) {
+        let thinks = answer.is_empty();
+        send(GenerationEvent::Token(token(answer, thinking, thinks, at)));
+    }
     let remote = match stream.summary().usage {
         Some(usage) => RemoteUsage {
             prompt_tokens: usage.prompt_tokens,
@@ -125,6 +127,10 @@ pub fn answer(
     }
 }
 
+fn token(text: String, thinking: String, thinks: bool, at: Instant) -> Token {
+    Token { text, thinking, thinks, tool_calls: Vec::new(), id: Token::NO_ID, logprobs: None, at, lane: LaneId::Remote }
+}
+
 /// By OpenAI's names.
 pub fn reason(name: Option<&str>) -> FinishReason {
     match name {
@@ -144,9 +150,9 @@ struct Seen {
 }
 
 impl Seen {
-    fn note(&mut self, text: &str, thinking: &str, at: Instant, submitted: Instant) {
+    fn note(&mut self, thinks: bool, at: Instant, submitted: Instant) {
         self.pieces += 1;
-        if text.is_empty() && !thinking.is_empty() {
+        if thinks {
             self.thinking = self.pieces;
         }
         match self.last.replace(at) {

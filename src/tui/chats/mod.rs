@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 
-use crate::engine::{AnswerSettings, ChatMessage, LaneId, Role};
+use crate::engine::{AnswerSettings, ChatMessage, LaneId, Parameter, Role};
 use crate::store::keeper::Report;
 use crate::store::{Made, Message, Piece, Record, Store, Tree, export};
 
@@ -31,8 +31,26 @@ pub struct ChatOptions {
     pub saves: bool,
     /// The conversation to go on with.
     pub resume: Option<String>,
-    /// The instructions of the command line stay in force, whatever the conversation's were.
-    pub keep_system: bool,
+    pub given: Given,
+}
+
+/// What the command line says of the answers: it holds, whatever the conversation to go on with says.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Given {
+    pub system: bool,
+    pub thinking: bool,
+    pub parameters: Vec<Parameter>,
+}
+
+/// What an opened conversation brought along.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Brought {
+    /// As it was before, and what of it was set by hand.
+    pub own: AnswerSettings,
+    pub own_changed: Vec<Parameter>,
+    pub theirs: AnswerSettings,
+    /// Those that it brought.
+    pub parameters: Vec<Parameter>,
 }
 
 /// What the screen asks of the disk.
@@ -79,6 +97,8 @@ pub enum News {
 pub enum Redo {
     /// It stands beside this question.
     Edit(u32),
+    /// What is typed is kept in the place of this answer, beside it; nobody is asked.
+    Rewrite(u32),
     /// This question gets another answer.
     Again(u32),
     /// This answer goes on.
@@ -101,7 +121,7 @@ pub struct Chats {
     pub has_store: bool,
     /// What is said is written down.
     pub saves: bool,
-    pub keep_system: bool,
+    pub given: Given,
     /// The clock on the wall, as the driver read it last.
     pub wall: DateTime<Utc>,
     /// The answer that is being written.
@@ -111,8 +131,8 @@ pub struct Chats {
     /// The message that the reader chose.
     pub selected: Option<u32>,
     pub redo: Option<Redo>,
-    /// The instructions before this conversation was opened, and its own.
-    pub exchanged: Option<(Option<String>, Option<String>)>,
+    /// To be given back when it is left.
+    pub brought: Option<Box<Brought>>,
     /// The last deletion is the last one here.
     pub deleted: Vec<Deleted>,
     /// Another conversation is being read; nothing is said until it is here.
@@ -126,13 +146,13 @@ impl Default for Chats {
             id: None,
             has_store: false,
             saves: false,
-            keep_system: false,
+            given: Given::default(),
             wall: DateTime::UNIX_EPOCH,
             answering: None,
             answered: None,
             selected: None,
             redo: None,
-            exchanged: None,
+            brought: None,
             deleted: Vec::new(),
             is_opening: false,
         }
@@ -141,7 +161,7 @@ impl Default for Chats {
 
 impl Chats {
     pub fn new(options: &ChatOptions) -> Self {
-        Self { has_store: true, saves: options.saves, keep_system: options.keep_system, ..Self::default() }
+        Self { has_store: true, saves: options.saves, given: options.given.clone(), ..Self::default() }
     }
 
     /// The start of a new conversation.
@@ -172,7 +192,7 @@ impl Chats {
         // A question that is not typed again names no lane.
         let (above, question, lane) = match self.redo {
             None => (blocks, Some(message), lane),
-            Some(Redo::Edit(id)) => (place(id), Some(message), lane),
+            Some(Redo::Edit(id) | Redo::Rewrite(id)) => (place(id), Some(message), lane),
             Some(Redo::Again(id)) => (place(id), Some(typed.clone()), None),
             Some(Redo::Continue(id)) => (place(id) + 1, None, None),
         };
@@ -183,6 +203,9 @@ impl Chats {
     }
 }
 
+/// How an answer ended that a person wrote.
+pub const EDITED: &str = "edited";
+
 /// What is asked of the engine.
 pub struct Ask {
     /// To be answered, or where `continues`, to be gone on with.
@@ -190,12 +213,6 @@ pub struct Ask {
     pub continues: bool,
     /// In place of what holds for all messages, `None` within being the router's choice.
     pub lane: Option<Option<LaneId>>,
-}
-
-/// The instructions as they are now, where the tree has others.
-pub fn changed_system(tree: &Tree, settings: &AnswerSettings) -> Option<Record> {
-    let now = settings.system.as_deref();
-    (tree.system() != now).then(|| Record::System(now.map(str::to_owned)))
 }
 
 /// Makes the blocks the way through the tree. What both have in common stays as it is.
@@ -218,7 +235,11 @@ pub fn show(conversation: &mut Conversation, tree: &Tree) {
             continue;
         };
         let end = answer.end.as_ref();
-        let level = if end.is_some_and(|end| end.finish == "error") { Level::Error } else { Level::Warning };
+        let level = match end.map(|end| end.finish.as_str()) {
+            Some("error") => Level::Error,
+            Some(EDITED) => Level::Info,
+            _ => Level::Warning,
+        };
         let header = AnswerHeader {
             model: answer.model.clone(),
             lane: answer.lane().and_then(LaneId::named),

@@ -7,7 +7,7 @@ use super::super::keys::{Action, Context};
 use super::super::skin::{Skin, Text, pad_right, width};
 use super::super::state::{Overlay, State};
 use super::super::text::sanitize::one_line;
-use super::super::text::{self, truncate};
+use super::super::text::truncate;
 use super::{ChatList, Mode, Redo, Row};
 
 /// `‹ 2/3 ›` behind who speaks, where other messages stand in the same place.
@@ -44,7 +44,7 @@ pub fn footer(state: &State, skin: &Skin, columns: usize) -> Option<Text> {
         let has_versions = lives && state.chats.place(id).is_some();
         let actions = [
             (Action::CopyMessage, "copy", true),
-            (Action::EditMessage, "edit", lives && !is_answer),
+            (Action::EditMessage, "edit", lives),
             (Action::AnswerAgain, "again", lives),
             (Action::GoOn, "more", lives && is_answer && state.chats.tree.head() == Some(id)),
             (Action::Branch, "branch", lives),
@@ -56,16 +56,30 @@ pub fn footer(state: &State, skin: &Skin, columns: usize) -> Option<Text> {
         let actions = actions.into_iter().filter(|(_, _, counts)| *counts).map(|(action, what, _)| (action, what));
         return Some(keys(state, Context::Message, actions, skin, columns));
     }
-    match state.chats.redo {
-        Some(Redo::Edit(_)) => {
-            let line = Line::from(vec![
-                skin.styled(skin.theme.accent, "   editing"),
-                skin.dim(": Enter sends it in place of the old one, which is kept; Esc leaves it"),
-            ]);
-            Some(skin.fit(line, columns))
-        }
-        _ => None,
-    }
+    let (what, ways) = match state.chats.redo? {
+        Redo::Edit(_) => (
+            "editing",
+            [
+                "Enter sends it in place of the old one, which is kept; Esc leaves it",
+                "Enter sends it, the old one is kept; Esc leaves it",
+                "Enter sends it, Esc leaves it",
+            ],
+        ),
+        Redo::Rewrite(_) => (
+            "editing the answer",
+            [
+                "Enter keeps it as another version, nobody is asked; Esc leaves it",
+                "Enter keeps it as another version; Esc leaves it",
+                "Enter keeps it, Esc leaves it",
+            ],
+        ),
+        Redo::Again(_) | Redo::Continue(_) => return None,
+    };
+    let line = |way: &str| {
+        Line::from(vec![skin.styled(skin.theme.accent, format!("   {what}")), skin.dim(format!(": {way}"))])
+    };
+    let fits = ways.iter().map(|way| line(way)).find(|line| width(line) <= columns);
+    Some(fits.unwrap_or_else(|| skin.fit(line(ways[2]), columns)))
 }
 
 /// The list: what is looked for, then as many conversations as there is room for.
@@ -130,7 +144,8 @@ fn first_shown(heights: &[usize], chosen: usize, room: usize) -> usize {
     first
 }
 
-/// As many keys, as they are bound, as there is room for.
+/// The keys as they are bound. Where there is no room for all of them, the help says the rest; the last one, which leads
+/// back, is always among them.
 fn keys(
     state: &State,
     context: Context,
@@ -138,15 +153,25 @@ fn keys(
     skin: &Skin,
     columns: usize,
 ) -> Text {
-    let mut line = Line::from(skin.plain(" "));
-    for (action, what) in actions {
+    let named = |(action, what): (Action, &str)| {
         let bound = |context| state.keys.key(context, action);
-        let Some(key) = bound(context).or_else(|| bound(Context::Compose)) else { continue };
-        if width(&line) + text::width(&key) + what.len() + 3 <= columns {
-            line.spans.extend([skin.plain(format!("  {key}")), skin.dim(format!(" {what}"))]);
+        let key = bound(context).or_else(|| bound(Context::Compose))?;
+        Some([skin.plain(format!("  {key}")), skin.dim(format!(" {what}"))])
+    };
+    let mut named_keys: Vec<_> = actions.into_iter().filter_map(named).collect();
+    let width_of = |keys: &[[Span; 2]]| keys.iter().flatten().map(Span::width).sum::<usize>();
+    let room = columns.saturating_sub(1);
+    let last = named_keys.len().saturating_sub(1);
+    if width_of(&named_keys) > room {
+        named_keys.splice(last..last, named((Action::Help, "keys")));
+        let mut least_important = last;
+        while width_of(&named_keys) > room && least_important > 0 {
+            least_important -= 1;
+            named_keys.remove(least_important);
         }
     }
-    line
+    let spans = std::iter::once(skin.plain(" ")).chain(named_keys.into_iter().flatten());
+    Line::from(spans.collect::<Vec<_>>())
 }
 
 fn row(row: &Row, chosen: bool, list: &ChatList, skin: &Skin, columns: usize, when: usize) -> Vec<Text> {

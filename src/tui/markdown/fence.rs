@@ -1,4 +1,4 @@
-//! Code blocks: which lines of the text they are.
+//! Code blocks: which lines of the text they are, and where they end.
 
 use std::ops::Range;
 
@@ -13,15 +13,44 @@ pub struct Fence {
     pub source: Range<usize>,
 }
 
+/// The sign of the fence that opens a block, and how often it stands there; `None` where its source begins otherwise.
+pub fn opening(text: &str, fence: &Fence) -> Option<(char, usize)> {
+    run(text.get(fence.source.clone())?)
+}
+
+/// Signs of a fence at the line's beginning.
+fn run(line: &str) -> Option<(char, usize)> {
+    let sign = line.chars().next().filter(|sign| matches!(sign, '`' | '~'))?;
+    Some((sign, line.len() - line.trim_start_matches(sign).len())).filter(|(_, length)| *length >= 3)
+}
+
 /// Whether the block at `source`, which a fence opens, is closed by one too.
 pub fn is_closed(text: &str, source: &Range<usize>) -> bool {
     let block = text.get(source.clone()).unwrap_or_default();
-    let sign = if block.starts_with('~') { '~' } else { '`' };
-    let opening = block.len() - block.trim_start_matches(sign).len();
-    let Some((_, last)) = block.trim_end().rsplit_once('\n') else { return false };
+    let (sign, length) = run(block).unwrap_or(('`', 3));
+    block.trim_end().rsplit_once('\n').is_some_and(|(_, last)| is_closing(last, sign, length))
+}
+
+/// Whether a line of this block could be the one that closes it.
+pub fn may_close(text: &str, fence: &Fence, line: &str) -> bool {
+    opening(text, fence).is_none_or(|(sign, length)| is_closing(line.trim_end(), sign, length))
+}
+
+fn is_closing(line: &str, sign: char, length: usize) -> bool {
     // A list or a quote puts something in front.
-    let last = last.trim_start_matches([' ', '>']);
-    last.len() >= opening.max(3) && last.chars().all(|c| c == sign)
+    let line = line.trim_start_matches([' ', '>']);
+    line.len() >= length && line.chars().all(|c| c == sign)
+}
+
+/// Where the line ends that closes this block, which is in no list and no quote; `None` while it is not complete.
+pub fn end(text: &str, fence: &Fence) -> Option<usize> {
+    let (sign, length) = opening(text, fence)?;
+    let block = text[fence.source.clone()].trim_end();
+    let (_, last) = block.rsplit_once('\n')?;
+    let indent = last.len() - last.trim_start_matches(' ').len();
+    let closes = indent < 4 && is_closing(&last[indent..], sign, length) && last[indent..].starts_with(sign);
+    let rest = &text[fence.source.start + block.len()..];
+    closes.then(|| rest.find('\n').map(|at| fence.source.start + block.len() + at + 1)).flatten()
 }
 
 #[cfg(test)]

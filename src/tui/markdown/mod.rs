@@ -1,13 +1,14 @@
 //! Markdown as rows, while it grows: an own rendering over the events of `pulldown_cmark`.
 //!
 //! A text that only grows keeps all but its last block: what is above the last line that is complete will not be read
-//! otherwise, whatever comes. Two things reach further back, and for both the text is read anew from its beginning: the
+//! otherwise, whatever comes. Of a code block that is open it keeps all but the last line (`open_code`). Two things reach further back, and for both the text is read anew from its beginning: the
 //! definition of a link that an earlier block may name, and the second definition of one name. So the rows are always
 //! those of a reading of the whole text, which the tests hold them against.
 
 mod fence;
 mod highlight;
 mod inline;
+mod open_code;
 mod render;
 mod table;
 
@@ -18,6 +19,7 @@ use pulldown_cmark::{BrokenLink, CowStr, Options, Parser};
 use super::text::rows::Rows;
 use fence::Fence;
 pub use highlight::{Budget, Highlighter};
+use open_code::OpenCode;
 use render::{Renderer, Top};
 
 /// The rows of a text that grows, at one width.
@@ -31,6 +33,8 @@ pub struct Markdown {
     settled: Settled,
     /// Of the part that is not settled.
     definitions: Definitions,
+    /// The last block, while it is code and open.
+    open: Option<OpenCode>,
     /// Nothing settles any more.
     whole: bool,
 }
@@ -57,6 +61,12 @@ impl Markdown {
         if text.len() == self.length && !self.rows.is_empty() {
             return false;
         }
+        if let (Some(open), Some(fence)) = (&mut self.open, self.fences.last_mut())
+            && open.grow(text, columns, &mut self.rows, fence)
+        {
+            self.length = text.len();
+            return true;
+        }
         let (mut tops, mut definitions) = self.read(text);
         // What stands above may name what is defined now, and of two definitions of a name the first counts.
         let changed = definitions != self.definitions && text[..self.settled.end].contains('[');
@@ -68,6 +78,7 @@ impl Markdown {
         }
         self.definitions = definitions;
         self.length = text.len();
+        self.open = OpenCode::find(text, &tops, &self.fences, &self.rows);
         if !self.whole {
             self.settle(text, &tops);
         }
@@ -102,18 +113,22 @@ impl Markdown {
         (renderer.tops, definitions)
     }
 
-    /// Settles what is above the block that holds the last complete line.
+    /// Settles what is above the block that holds the last complete line, and code that is over.
     fn settle(&mut self, text: &str, tops: &[Top]) {
         let complete = text.rfind('\n').map_or(0, |end| end + 1);
         let Some(top) = tops.iter().rfind(|top| top.start < complete && top.apart) else { return };
-        if top.start <= self.settled.end {
+        let over = self.fences.last().filter(|fence| fence.source.start == top.start && Some(top) == tops.last());
+        let (end, rows) = match over.and_then(|fence| fence::end(text, fence)) {
+            Some(end) => (end, self.rows.len()),
+            None => (top.start, top.row),
+        };
+        if end <= self.settled.end {
             return;
         }
-        self.settled.end = top.start;
-        self.settled.rows = top.row;
-        self.settled.fences += self.fences[self.settled.fences..].partition_point(|f| f.source.start < top.start);
-        let (above, below) =
-            std::mem::take(&mut self.definitions).into_iter().partition(|(_, (_, at))| *at < top.start);
+        self.settled.end = end;
+        self.settled.rows = rows;
+        self.settled.fences += self.fences[self.settled.fences..].partition_point(|f| f.source.start < end);
+        let (above, below) = std::mem::take(&mut self.definitions).into_iter().partition(|(_, (_, at))| *at < end);
         self.definitions = below;
         self.settled.definitions.extend::<Definitions>(above);
     }

@@ -370,25 +370,8 @@ impl<'t> Renderer<'t> {
         let Some(code) = self.code.take() else { return };
         let room = self.room();
         self.push_row(source.start, heading_of_code(&code.language, room, source.start));
-        let mut lines = Vec::new();
         for (line, own) in &code.lines {
-            lines.clear();
-            let text = own.as_deref().unwrap_or(&self.text[line.clone()]);
-            wrap::wrap_line(text, 0, room, code_indent, &mut lines);
-            for part in &lines {
-                let indent = (part.indent > 0).then(|| Piece::blank(part.indent, line.start));
-                let piece = match own {
-                    Some(own) => Piece {
-                        content: Content::Own(own[part.start..part.end].into()),
-                        style: Role::CodeBlock.into(),
-                        source: line.clone(),
-                    },
-                    None => Piece::source(line.start + part.start..line.start + part.end, Role::CodeBlock),
-                };
-                let at = piece.source.start;
-                let pieces = indent.into_iter().chain((part.end > part.start).then_some(piece)).collect();
-                self.push_row(at, pieces);
-            }
+            code_rows(self.text, line, own.as_deref(), room, |at, pieces| self.push_row(at, pieces));
         }
         // The last line is open while it is written.
         let ends = source.end < self.text.trim_end().len();
@@ -481,6 +464,31 @@ fn columns_of(piece: &Piece) -> usize {
 /// What is left of a line of code stands a little right of where it began.
 fn code_indent(line: &str) -> usize {
     line.len() - line.trim_start_matches(' ').len() + 2
+}
+
+/// The rows of one line of code, which may read otherwise than the text.
+pub fn code_rows(
+    text: &str,
+    line: &Range<usize>,
+    own: Option<&str>,
+    columns: usize,
+    mut push: impl FnMut(usize, Vec<Piece>),
+) {
+    let mut parts = Vec::new();
+    wrap::wrap_line(own.unwrap_or(&text[line.clone()]), 0, columns, code_indent, &mut parts);
+    for part in parts {
+        let piece = match own {
+            Some(own) => Piece {
+                content: Content::Own(own[part.start..part.end].into()),
+                style: Role::CodeBlock.into(),
+                source: line.clone(),
+            },
+            None => Piece::source(line.start + part.start..line.start + part.end, Role::CodeBlock),
+        };
+        let at = piece.source.start;
+        let indent = (part.indent > 0).then(|| Piece::blank(part.indent, at));
+        push(at, indent.into_iter().chain((part.end > part.start).then_some(piece)).collect());
+    }
 }
 
 /// `── rust ─────`.

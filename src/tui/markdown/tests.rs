@@ -173,6 +173,7 @@ fn fragments() -> impl Strategy<Value = Vec<&'static str>> {
         "`",
         "```",
         "```rust\n",
+        "let a = [x];\n",
         "~~~\n",
         "\n",
         "\n\n",

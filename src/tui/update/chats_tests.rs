@@ -1,13 +1,15 @@
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use pretty_assertions::assert_eq;
 
-use super::super::chats::{News, Redo, Row, Wish};
+use super::super::chats::{Given, News, Redo, Row, Wish};
 use super::super::conversation::{Block, Kind};
 use super::super::event::{Effect, Event, Exit};
-use super::super::fixtures::{Desk, lane_change, short_decision, snapshot_with_server};
+use super::super::fixtures::{Desk, lane_change, short_decision, snapshot, snapshot_with_server};
 use super::super::keys::Context;
 use super::super::state::Overlay;
-use crate::engine::{ChatRequest, FinishReason, GenerationEvent, LaneId, Role};
+use crate::engine::{
+    AnswerSettings, ChatRequest, EngineSnapshot, FinishReason, GenerationEvent, LaneId, Parameter, Role,
+};
 use crate::store::keeper::{Opened, Report};
 use crate::store::{Found, LeftOut, Record, Stored, Tree};
 
@@ -372,15 +374,57 @@ fn a_question_whose_pieces_are_not_known_comes_back_as_it_was_sent() {
 fn editing_can_be_given_up() {
     let mut kept = Kept::new();
     kept.ask("one", "first");
-    kept.alt_up();
-    kept.press('e');
-    assert_eq!(kept.hint(), "an answer is not edited; r answers again");
-    kept.press('k');
-    kept.press('e');
-    kept.key(KeyCode::Esc);
-    assert!(kept.desk.state.composer.is_empty() && kept.desk.state.chats.redo.is_none());
+    for key in ['j', 'k'] {
+        kept.alt_up();
+        kept.press(key);
+        kept.press('e');
+        assert!(!kept.desk.state.composer.is_empty());
+        kept.key(KeyCode::Esc);
+        assert!(kept.desk.state.composer.is_empty() && kept.desk.state.chats.redo.is_none());
+    }
     let effects = kept.send("two");
     assert_eq!(said(&effects).len(), 3);
+}
+
+/// What a person writes in its place is another version: the model goes on from it, and believes that it has said so.
+#[test]
+fn an_edited_answer_stands_beside_the_first_one() {
+    let mut kept = Kept::new();
+    kept.ask("one", "first");
+    kept.ask("two", "second");
+    kept.alt_up();
+    kept.press('e');
+    assert_eq!(kept.desk.state.composer.text(), "second");
+    // Letters are letters; nobody is asked what it would cost, and nothing is attached.
+    assert_eq!(kept.send(""), []);
+    assert_eq!(kept.hint(), "nothing of the answer was changed; Esc leaves it as it is");
+    for c in " d@x ".chars() {
+        assert_eq!(kept.press(c), [], "{c}");
+    }
+    kept.desk.wait(1000);
+    assert_eq!(kept.desk.event(Event::Tick), []);
+    let effects = kept.key(KeyCode::Enter);
+    assert_eq!(submitted(&effects), None);
+    assert_eq!(kept.shown(), ["one", "first", "two", "second d@x "]);
+    assert_eq!(kept.hint(), "kept as another version; m goes on from it, Left shows the old");
+    // It is no message that was sent.
+    assert_eq!(kept.desk.remembered, ["one", "two"]);
+    let effects = kept.press('m');
+    let request = submitted(&effects).unwrap();
+    assert!(request.continue_last);
+    assert_eq!(said(&effects)[2..], [(USER, "two"), (ASSISTANT, "second d@x ")]);
+    kept.answer("and more", FinishReason::Stop);
+    assert_eq!(kept.shown()[3], "second d@x and more");
+    kept.alt_up();
+    kept.press('h');
+    assert_eq!(kept.shown()[3], "second");
+    // Nothing is no answer.
+    kept.press('e');
+    for _ in 0.."second".len() {
+        kept.key(KeyCode::Backspace);
+    }
+    assert_eq!(kept.key(KeyCode::Enter), []);
+    assert_eq!(kept.shown()[3], "second");
 }
 
 #[test]
@@ -475,7 +519,8 @@ fn a_deleted_message_comes_back() {
     kept.alt_up();
     kept.press('k');
     kept.press('d');
-    assert_eq!((kept.shown(), kept.hint()), (vec!["one", "first"], "deleted with the message below; u takes it back"));
+    let expected = "'two' and the one below are deleted; u takes it back";
+    assert_eq!((kept.shown(), kept.hint()), (vec!["one", "first"], expected));
     let effects = {
         kept.key(KeyCode::Esc);
         kept.send("three")
@@ -572,6 +617,79 @@ fn another_conversation_is_opened_from_the_list() {
     kept.answer("x", FinishReason::Stop);
     kept.send("/clear");
     assert_eq!(kept.desk.state.settings.system, None);
+}
+
+/// The last line of ortalk's own.
+fn notice(kept: &Kept) -> &str {
+    let mut blocks = kept.desk.state.conversation.blocks().iter().rev();
+    blocks.find(|block| matches!(block.kind, Kind::Notice(_))).map_or("", Block::shown)
+}
+
+#[test]
+fn numbers_and_thinking_come_back_with_the_conversation_and_are_left_with_it() {
+    let mut theirs = Kept::new();
+    for command in ["/set temperature 0.5", "/set top-k 7", "/think off", "/system Be brief."] {
+        theirs.send(command);
+    }
+    theirs.ask("theirs", "no");
+    theirs.send("/set top-k default");
+    theirs.ask("more", "no");
+    theirs.ask("still", "no");
+    let sets = |record: &&Record| matches!(record, Record::Set(_));
+    assert_eq!(theirs.file.records.iter().filter(sets).count(), 2);
+
+    let mut kept = Kept::new();
+    kept.send("/set max-tokens 9");
+    let own = (kept.desk.state.settings.clone(), kept.desk.state.changed.clone());
+    let open = |kept: &mut Kept| {
+        kept.file.records = theirs.file.records.clone();
+        kept.news(News::Kept(Report::Opened(Box::new(opened("b", theirs.file.tree())))));
+    };
+    open(&mut kept);
+    let settings = &kept.desk.state.settings;
+    assert_eq!((settings.sampling.temperature, settings.sampling.top_k), (0.5, 0));
+    assert_eq!((settings.thinking, settings.system.as_deref()), (Some(false), Some("Be brief.")));
+    let expected = "With this conversation come back: temperature 0.5, thinking off, the system prompt 'Be brief.'.";
+    assert_eq!(notice(&kept), expected);
+    // What a person changes meanwhile is theirs.
+    kept.send("/think on");
+    kept.send("/clear");
+    assert_eq!(kept.desk.state.settings, AnswerSettings { thinking: Some(true), ..own.0 });
+    assert_eq!(kept.desk.state.changed, own.1);
+
+    // The command line has the last word.
+    let mut kept = Kept::new();
+    kept.desk.state.chats.given =
+        Given { system: true, thinking: true, parameters: vec![Parameter::Temperature, Parameter::TopK] };
+    let own = kept.desk.state.settings.clone();
+    open(&mut kept);
+    assert_eq!((&kept.desk.state.settings, notice(&kept)), (&own, ""));
+    // A server decides for itself what is not OpenAI's.
+    let mut kept = Kept::new();
+    kept.desk.state.server = Some("example.com".into());
+    kept.file.records = vec![Record::Set(
+        [("top-k".into(), "3".into()), ("colour".into(), "red".into()), ("seed".into(), "x".into())].into(),
+    )];
+    kept.news(News::Kept(Report::Opened(Box::new(opened("b", kept.file.tree())))));
+    assert_eq!((kept.desk.state.settings.sampling.top_k, kept.desk.state.changed.len()), (0, 0));
+}
+
+#[test]
+fn another_model_than_the_one_that_answered_says_so() {
+    let mut kept = Kept::new();
+    kept.ask("one", "first");
+    let mut later = Desk::loading();
+    later.state.models.are_there = true;
+    (later.state.chats.has_store, later.state.chats.saves) = (true, true);
+    later.event(Event::Chats(News::Kept(Report::Opened(Box::new(opened("a", kept.file.tree()))))));
+    let other = EngineSnapshot { model: "other-model".into(), ..snapshot() };
+    later.event(Event::EngineLoaded(other));
+    let mut later = Kept { desk: later, file: kept.file };
+    let expected = "test-model answered here last; other-model answers from now on; /model loads another one.";
+    assert_eq!(notice(&later), expected);
+    later.ask("two", "second");
+    later.news(News::Kept(Report::Opened(Box::new(opened("b", later.file.tree())))));
+    assert_eq!(notice(&later), "");
 }
 
 #[test]
@@ -731,6 +849,7 @@ fn keys_of_a_message_are_no_letters_and_typing_goes_on_after_it() {
     kept.alt_up();
     kept.press('x');
     assert!(kept.desk.state.composer.is_empty());
+    assert_eq!(kept.hint(), "'x' does nothing to a message; Esc goes back to typing");
     kept.press('q');
     kept.press('x');
     assert_eq!(kept.desk.state.composer.text(), "x");

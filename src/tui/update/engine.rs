@@ -17,7 +17,14 @@ use super::writing;
 pub fn on_event(state: &mut State, event: Event, now: Instant, effects: &mut Vec<Effect>) {
     state.dirty = true;
     match event {
-        Event::EngineLoaded(snapshot) => ready(state, snapshot, now, effects),
+        Event::EngineLoaded(snapshot) => {
+            // A recording has what was said.
+            let is_said = state.replay.is_some();
+            if let Some(text) = chats::other_model(state, &snapshot).filter(|_| !is_said) {
+                state.conversation.add(Kind::Notice(Level::Info), &text);
+            }
+            ready(state, snapshot, now, effects);
+        }
         Event::EngineFailed(error) => {
             state.conversation.add(Kind::Notice(Level::Error), &format!("The engine could not start.\n{error}"));
             let log = format!("What the libraries reported is in {}", state.log_file.display());

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use crossterm::event::KeyEvent;
+use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
 use super::super::composer::Motion;
 use super::super::consent::{self, Gate};
@@ -39,7 +39,7 @@ pub(super) fn on_key(state: &mut State, key: KeyEvent, now: Instant, effects: &m
                 type_letter(state, c, now, effects);
             }
         }
-        Meaning::Nothing => {}
+        Meaning::Nothing => say_that_nothing_is_bound(state, key),
         Meaning::Do(Action::Interrupt) => interrupt(state, armed, now, effects),
         Meaning::Do(action) => {
             state.held.let_go();
@@ -51,6 +51,21 @@ pub(super) fn on_key(state: &mut State, key: KeyEvent, now: Instant, effects: &m
         writing::forget_preview(state, state.composer.draft().units().len() != pieces);
     }
     writing::follow(state, meaning, state.composer.revision() != revision, effects);
+}
+
+/// Letters act where they are not typed; one that does not says so.
+fn say_that_nothing_is_bound(state: &mut State, key: KeyEvent) {
+    let of = match state.context() {
+        Context::Message => "a message",
+        Context::Token => "a token",
+        _ => return,
+    };
+    if let KeyCode::Char(letter) = key.code
+        && !key.modifiers.intersects(KeyModifiers::CONTROL | KeyModifiers::ALT)
+    {
+        let key = state.keys.say(Action::Escape);
+        state.hint = Some(format!("'{letter}' does nothing to {of}; {key} goes back to typing"));
+    }
 }
 
 fn type_letter(state: &mut State, letter: char, now: Instant, effects: &mut Vec<Effect>) {

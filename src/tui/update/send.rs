@@ -43,6 +43,9 @@ pub(super) fn ask_router(state: &mut State, effects: &mut Vec<Effect>) {
 }
 
 pub(super) fn nothing_to_send(state: &State) -> bool {
+    if chats::is_rewriting(state) {
+        return true;
+    }
     match command::parse(state.composer.text()) {
         Typed::Message(message) => message.text.trim().is_empty(),
         _ => true,
@@ -52,6 +55,9 @@ pub(super) fn nothing_to_send(state: &State) -> bool {
 pub(super) fn send(state: &mut State, now: Instant, effects: &mut Vec<Effect>) {
     if state.composer.text().trim().is_empty() {
         return;
+    }
+    if chats::is_rewriting(state) {
+        return chats::keep_rewritten(state, now, effects);
     }
     if !matches!(command::parse(state.composer.text()), Typed::Message(_)) {
         return run_command(state, now, effects);

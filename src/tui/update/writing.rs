@@ -11,6 +11,7 @@ use super::super::offer::Offer;
 use super::super::picker::{Item, Picker, Purpose};
 use super::super::state::{Overlay, State};
 use super::super::text::sanitize::one_line;
+use super::chats;
 use super::send::{send, typed};
 
 pub fn on_event(state: &mut State, event: Event, now: Instant, effects: &mut Vec<Effect>) {
@@ -67,7 +68,8 @@ pub fn follow(state: &mut State, meaning: Meaning, changed: bool, effects: &mut 
 /// Offers what fits to the `@path` at the cursor. To be called when the text has changed there.
 pub fn offer(state: &mut State, effects: &mut Vec<Effect>) {
     let before = state.writing.offer.take();
-    if state.composer.is_normal() {
+    // An answer that is edited attaches nothing.
+    if state.composer.is_normal() || chats::is_rewriting(state) {
         return;
     }
     let Some(offer) = Offer::at_cursor(&state.composer, before) else {
@@ -86,6 +88,9 @@ pub fn offer(state: &mut State, effects: &mut Vec<Effect>) {
 
 /// The file that was named just before the cursor, behind which a space was typed.
 pub fn attach_before_cursor(state: &mut State, effects: &mut Vec<Effect>) {
+    if chats::is_rewriting(state) {
+        return;
+    }
     let cursor = state.composer.cursor();
     let mentions = state.composer.mentions();
     let named = mentions.into_iter().find(|(range, _)| range.end + 1 == cursor).map(|(_, path)| path.to_owned());

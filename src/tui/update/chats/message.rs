@@ -2,14 +2,16 @@
 
 use std::time::Instant;
 
-use crate::store::Record;
+use crate::store::{End, Record};
 
-use super::super::super::chats::{Deleted, Redo};
+use super::super::super::chats::{Deleted, EDITED, Redo};
 use super::super::super::clipboard::harmless;
 use super::super::super::composer::{Draft, Motion};
 use super::super::super::event::Effect;
 use super::super::super::keys::{Action, Context};
 use super::super::super::state::State;
+use super::super::super::text::sanitize::one_line;
+use super::super::super::text::truncate;
 use super::super::replay;
 use super::super::send::{submit, typed};
 use super::{BUSY, record, refresh, select, select_by, undo};
@@ -70,12 +72,10 @@ pub(super) fn act_on_message(
     true
 }
 
-/// The message comes into the composer; what is sent stands beside it.
+/// The message comes into the composer; what becomes of it stands beside it.
 fn edit(state: &mut State, id: u32, now: Instant, effects: &mut Vec<Effect>) {
-    let Some(message) = state.chats.tree.message(id).filter(|message| message.answer.is_none()) else {
-        state.hint = Some("an answer is not edited; r answers again".to_owned());
-        return;
-    };
+    let Some(message) = state.chats.tree.message(id) else { return };
+    let is_answer = message.answer.is_some();
     let as_typed = match &message.shown {
         None => Some(Draft::from(message.text.as_str())),
         Some(shown) => Draft::brought_back(&message.text, shown),
@@ -90,14 +90,43 @@ fn edit(state: &mut State, id: u32, now: Instant, effects: &mut Vec<Effect>) {
     };
     effects.extend(insets.into_iter().map(Effect::CountTokens));
     // What was sent is no command.
-    if state.composer.text().starts_with('/') {
+    if !is_answer && state.composer.text().starts_with('/') {
         state.composer.move_cursor(Motion::Start);
         state.composer.insert(" ");
         state.composer.move_cursor(Motion::End);
     }
-    state.chats.redo = Some(Redo::Edit(id));
+    state.chats.redo = Some(if is_answer { Redo::Rewrite(id) } else { Redo::Edit(id) });
     state.chats.selected = None;
     typed(state, now);
+}
+
+/// What is typed is another version of the answer.
+pub(in super::super) fn keep_rewritten(state: &mut State, now: Instant, effects: &mut Vec<Effect>) {
+    let Some(Redo::Rewrite(id)) = state.chats.redo else { return };
+    let old = state.chats.tree.message(id).and_then(|message| Some((message, message.answer.as_ref()?)));
+    let Some((old, answer)) = old else { return };
+    let (text, parent, model) = (state.composer.draft().sent(), old.parent, answer.model.clone());
+    if text == Draft::from(old.text.as_str()).text() {
+        state.hint = Some("nothing of the answer was changed; Esc leaves it as it is".to_owned());
+        return;
+    }
+    if state.busy() {
+        state.hint = Some(BUSY.to_owned());
+        return;
+    }
+    let id = state.chats.tree.next_id();
+    record(state, Record::Answer { id, parent, time: state.chats.wall, model }, effects);
+    record(state, Record::Text { id, text, thinking: String::new(), token: None }, effects);
+    let end = End { finish: EDITED.to_owned(), note: Some("edited by you".to_owned()), ..End::default() };
+    record(state, Record::End { id, end }, effects);
+    state.chats.redo = None;
+    state.composer.clear();
+    typed(state, now);
+    refresh(state);
+    select(state, id);
+    let key = |action| state.keys.key(Context::Message, action).unwrap_or_default();
+    let (more, older) = (key(Action::GoOn), key(Action::PreviousVersion));
+    state.hint = Some(format!("kept as another version; {more} goes on from it, {older} shows the old"));
 }
 
 /// Another answer to the question of this answer, or to this question.
@@ -167,14 +196,26 @@ fn delete_message(state: &mut State, id: u32, effects: &mut Vec<Effect>) {
         select(state, *id);
     }
     let what = match below {
-        0 => "deleted".to_owned(),
-        1 => "deleted with the message below".to_owned(),
-        below => format!("deleted with {below} messages below"),
+        0 => "is deleted".to_owned(),
+        1 => "and the one below are deleted".to_owned(),
+        below => format!("and {below} below are deleted"),
     };
     let key = state.keys.key(Context::Message, Action::UndoDelete).filter(|_| state.chats.selected.is_some());
     let key = key.unwrap_or_else(|| "/undo".to_owned());
-    state.hint = Some(format!("{what}; {key} takes it back"));
+    let rest = format!("{what}; {key} takes it back");
+    // As many words of it as there is room for; the way back is more important.
+    let words =
+        state.chats.tree.message(id).map(|message| one_line(&message.shown().chars().take(200).collect::<String>()));
+    let room = usize::from(state.columns).saturating_sub(rest.len() + HINT_MARGIN + 3).min(30);
+    let name = match words.as_deref() {
+        Some("") | None => "the message".to_owned(),
+        Some(words) => format!("'{}'", truncate(words, room, "...")),
+    };
+    state.hint = Some(format!("{name} {rest}"));
 }
+
+/// Columns of the line below the composer that a hint does not have.
+const HINT_MARGIN: usize = 6;
 
 /// Another message in the same place, with the newest that follows it.
 fn switch(state: &mut State, id: u32, step: isize, effects: &mut Vec<Effect>) {

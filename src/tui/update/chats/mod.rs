@@ -4,12 +4,13 @@
 mod list;
 mod message;
 mod news;
+mod own;
 
 use std::time::Instant;
 
 use crate::engine::LaneId;
 use crate::ledger::Total;
-use crate::store::{End, Record, TokenTime, export};
+use crate::store::{End, Message, Record, TokenTime, export};
 
 use super::super::answer::Answer;
 use super::super::chats::{self, Deleted, Redo, Wish};
@@ -26,7 +27,9 @@ use list::{act_on_list, open_list};
 use message::{act_on_message, answer_again, go_on};
 
 pub(super) use list::type_into_list;
+pub(super) use message::keep_rewritten;
 pub(super) use news::{on_news, show_opened};
+pub(super) use own::other_model;
 
 /// Something happened to the conversation.
 fn record(state: &mut State, record: Record, effects: &mut Vec<Effect>) {
@@ -44,8 +47,8 @@ pub(super) fn follow_records(state: &mut State, records: Vec<Record>, effects: &
 
 /// A question and the answer that begins; returns the answer's block.
 pub(super) fn begin(state: &mut State, question: &Draft, model: String, effects: &mut Vec<Effect>) -> usize {
-    if let Some(system) = chats::changed_system(&state.chats.tree, &state.settings) {
-        record(state, system, effects);
+    for change in own::changes(state) {
+        record(state, change, effects);
     }
     let time = state.chats.wall;
     let redo = state.chats.redo.take();
@@ -59,7 +62,7 @@ pub(super) fn begin(state: &mut State, question: &Draft, model: String, effects:
         return block;
     }
     let parent = match redo {
-        Some(Redo::Edit(id)) => state.chats.tree.message(id).and_then(|message| message.parent),
+        Some(Redo::Edit(id) | Redo::Rewrite(id)) => state.chats.tree.message(id).and_then(|message| message.parent),
         Some(Redo::Again(id)) => Some(id),
         Some(Redo::Continue(_)) | None => state.chats.tree.head(),
     };
@@ -139,7 +142,7 @@ pub(super) fn ended(state: &mut State, finish: &str, effects: &mut Vec<Effect>) 
 
 /// The conversation is left; the next message begins another one.
 pub(super) fn close(state: &mut State, effects: &mut Vec<Effect>) {
-    give_instructions_back(state);
+    own::give_back(state);
     if state.chats.saves {
         effects.push(Effect::Chats(Wish::Close));
     }
@@ -166,21 +169,12 @@ pub(super) fn quit(state: &State, effects: &mut Vec<Effect>) {
     }
 }
 
-/// Those that an opened conversation brought along are of that one only, unless a person changed them.
-fn give_instructions_back(state: &mut State) {
-    if let Some((own, theirs)) = state.chats.exchanged.take()
-        && state.settings.system == theirs
-    {
-        state.settings.system = own;
-    }
-}
-
 /// Everything that belongs to the conversation that is shown.
 fn forget(state: &mut State, now: Instant, effects: &mut Vec<Effect>) {
     if state.busy() {
         cancel(state, now, effects);
     }
-    give_instructions_back(state);
+    own::give_back(state);
     state.conversation.clear();
     state.queue.clear();
     consent::forget(state);
@@ -308,6 +302,16 @@ fn save(state: &mut State, effects: &mut Vec<Effect>) -> Done {
     Ok(Some("saved from now on, with what was said so far".to_owned()))
 }
 
+/// What is typed stands in the place of another message.
+fn is_editing(state: &State) -> bool {
+    matches!(state.chats.redo, Some(Redo::Edit(_) | Redo::Rewrite(_)))
+}
+
+/// An answer is being edited: what is typed is no message and no command.
+pub(super) fn is_rewriting(state: &State) -> bool {
+    matches!(state.chats.redo, Some(Redo::Rewrite(_)))
+}
+
 const BUSY: &str = "an answer is running; Ctrl-C cancels it";
 
 /// The blocks follow the tree.
@@ -317,11 +321,12 @@ fn refresh(state: &mut State) {
     match state.chats.answered.and_then(|id| state.conversation.block_of(id)) {
         Some(block) => state.answer.iter_mut().for_each(|answer| answer.block = block),
         None => {
-            let path = state.chats.tree.path();
-            let last = path.into_iter().rev().find(|message| message.answer.is_some());
-            state.chats.answered = last.map(|message| message.id);
-            let block = state.chats.answered.and_then(|id| state.conversation.block_of(id));
-            state.answer = last.zip(block).and_then(|(message, block)| Answer::kept(block, message, state.now));
+            let kept = |message: &Message| {
+                let block = state.conversation.block_of(message.id)?;
+                Some((message.id, Answer::kept(block, message, state.now)?))
+            };
+            let last = state.chats.tree.path().into_iter().rev().find_map(kept);
+            (state.chats.answered, state.answer) = last.unzip();
             state.bill = None;
         }
     }
@@ -370,7 +375,7 @@ pub(super) fn act(state: &mut State, action: Action, now: Instant, effects: &mut
         Action::SelectPrevious => select_by(state, -1),
         Action::SelectNext => select_by(state, 1),
         // Esc gives up what was to be edited, after what covers it.
-        Action::Escape if state.overlay.is_none() && matches!(state.chats.redo, Some(Redo::Edit(_))) => {
+        Action::Escape if state.overlay.is_none() && is_editing(state) => {
             state.chats.redo = None;
             state.composer.clear();
             typed(state, now);

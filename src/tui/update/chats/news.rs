@@ -13,7 +13,7 @@ use super::super::super::state::{Overlay, State};
 use super::super::super::text;
 use super::super::send::typed;
 use super::list::{look, open};
-use super::{forget, put_away, refresh};
+use super::{forget, own, put_away, refresh};
 
 pub(in super::super) fn on_news(state: &mut State, news: News, now: Instant, effects: &mut Vec<Effect>) {
     state.dirty = true;
@@ -74,14 +74,10 @@ pub(in super::super) fn on_news(state: &mut State, news: News, now: Instant, eff
 
 fn opened_conversation(state: &mut State, opened: Opened, now: Instant, effects: &mut Vec<Effect>) {
     let Opened { stored, is_copy } = opened;
-    let keep_system = state.chats.keep_system;
+    let given = std::mem::take(&mut state.chats.given);
     show_opened(state, stored.tree, now, effects);
     state.chats.id = Some(stored.id);
-    if !keep_system && let Some(system) = state.chats.tree.system() {
-        let theirs = Some(system.to_owned());
-        let own = std::mem::replace(&mut state.settings.system, theirs.clone());
-        state.chats.exchanged = Some((own, theirs));
-    }
+    own::bring(state, &given);
     let mut notes = Vec::new();
     if is_copy {
         notes.push("Another ortalk writes to this conversation: this is a copy of it.".to_owned());
