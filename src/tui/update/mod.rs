@@ -29,6 +29,7 @@ use std::time::Instant;
 use super::completion::Completion;
 use super::event::{Effect, Event, Exit, Signal, SuspendedBy};
 use super::keys::Context;
+use super::standing;
 use super::state::{EngineState, QUIT_WINDOW, State};
 
 pub use room::{objection as too_long, refuse};
@@ -84,12 +85,14 @@ pub fn update(state: &mut State, event: Event, now: Instant) -> Vec<Effect> {
         | Event::Generation(_)
         | Event::GenerationLost
         | Event::Previewed { .. }
+        | Event::ConversationCounted { .. }
         | Event::Billed(_)
         | Event::Weighed(_)
         | Event::Device(_) => engine::on_event(state, event, now, &mut effects),
     }
     effects.extend(state.composer.take_unsaved().into_iter().map(Effect::Remember));
     looks::follow(state);
+    standing::follow(state, &mut effects);
     chats::quit(state, &mut effects);
     effects
 }
