@@ -30,6 +30,7 @@ mod held;
 mod help;
 mod history_file;
 mod input;
+mod joined;
 mod keymap;
 mod keys;
 mod layout;
