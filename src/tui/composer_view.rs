@@ -10,6 +10,7 @@ use ratatui::text::{Line, Span};
 use super::chats;
 use super::composer::{self, Vi};
 use super::consent::{self, Gate};
+use super::format;
 use super::keys::{Action, Context};
 use super::layout::{COMPOSER_MARGIN, Layout, Mode};
 use super::panels;
@@ -271,15 +272,9 @@ pub fn message(state: &State, skin: &Skin) -> Option<Text> {
 fn preview(state: &State, skin: &Skin) -> Text {
     let spans = match &state.preview.shown {
         Some(Ok(decision)) if !state.busy() => {
-            let (count, limit) = (decision.prompt_tokens, decision.context_limit);
-            let room = Room::of(decision);
-            let style = match room {
-                Room::Enough => skin.theme.number,
-                Room::Little => skin.theme.warning,
-                Room::None | Room::TooLong => skin.theme.error,
-            };
-            let mut spans = vec![skin.styled(style, count.to_string()), skin.dim(format!(" of {limit} tokens"))];
-            spans.extend(room.word().map(|word| skin.styled(style, format!(", {word}"))));
+            let limit = decision.context_limit;
+            let mut spans = count(decision, false, skin);
+            spans.insert(1, skin.dim(format!(" of {limit} tokens")));
             spans.extend([skin.dim(", would run on "), skin.styled(skin.theme.lane, decision.lane.name())]);
             if decision.emulated {
                 spans.push(skin.styled(skin.theme.warning, " emulated"));
@@ -295,6 +290,32 @@ fn preview(state: &State, skin: &Skin) -> Text {
     Line::from(spans)
 }
 
+/// The prompt's tokens, and what must be said of them.
+fn count(decision: &RoutingDecision, brief: bool, skin: &Skin) -> Vec<Span<'static>> {
+    let room = Room::of(decision);
+    let style = match room {
+        Room::Enough => skin.theme.number,
+        Room::Little => skin.theme.warning,
+        Room::None | Room::TooLong(_) => skin.theme.error,
+    };
+    let count = skin.styled(style, decision.prompt_tokens.to_string());
+    std::iter::once(count).chain(room.word(brief).map(|word| skin.styled(style, format!(", {word}")))).collect()
+}
+
+/// What the router would do, as the whole line of a small screen: `npu 470/500 tokens, nearly full`.
+pub fn small_preview(state: &State, skin: &Skin) -> Option<Text> {
+    let Some(Ok(decision)) = state.preview.shown.as_ref().filter(|_| !state.busy()) else { return None };
+    let mut spans = vec![skin.styled(skin.theme.lane, format!(" {}", decision.lane))];
+    if decision.emulated {
+        spans.push(skin.styled(skin.theme.warning, " emulated"));
+    }
+    spans.push(skin.dot());
+    let mut count = count(decision, true, skin);
+    count.insert(1, skin.dim(format!("/{} tokens", decision.context_limit)));
+    spans.extend(count);
+    Some(Line::from(spans))
+}
+
 /// How much of the lane's context is left for an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Room {
@@ -302,17 +323,18 @@ enum Room {
     Little,
     /// Old turns are left out.
     None,
-    /// The message alone does not fit.
-    TooLong,
+    /// The message alone does not fit, by so many tokens.
+    TooLong(usize),
 }
 
 impl Room {
     fn of(decision: &RoutingDecision) -> Self {
         let (count, limit) = (decision.prompt_tokens, decision.context_limit);
-        let alone = decision.parts.map_or(0, |parts| parts.system + parts.message);
+        if let Some(excess) = decision.excess() {
+            return Self::TooLong(excess);
+        }
         match limit {
             0 => Self::Enough, // not known
-            _ if alone >= limit => Self::TooLong,
             _ if count >= limit => Self::None,
             // Less than a tenth, or less than the answer is expected to take.
             _ if decision.needed_tokens > limit || limit - count < limit / 10 => Self::Little,
@@ -320,12 +342,14 @@ impl Room {
         }
     }
 
-    fn word(self) -> Option<&'static str> {
+    /// In one line beside others, where that is `brief`.
+    fn word(self, brief: bool) -> Option<String> {
         match self {
             Self::Enough => None,
-            Self::Little => Some("nearly full"),
-            Self::None => Some("over: old turns go"),
-            Self::TooLong => Some("too long"),
+            Self::Little => Some("nearly full".to_owned()),
+            Self::None if brief => Some("old turns are left out".to_owned()),
+            Self::None => Some("the oldest turns will be left out".to_owned()),
+            Self::TooLong(excess) => Some(format!("{} too many", format::grouped(excess))),
         }
     }
 }
@@ -384,6 +408,7 @@ mod tests {
         assert_eq!(room(500, 0), Room::Enough);
         let parts = PromptParts { system: 30, history: 0, message: 470 };
         let alone = RoutingDecision { prompt_tokens: 500, context_limit: 500, parts: Some(parts), ..decision() };
-        assert_eq!(Room::of(&alone), Room::TooLong);
+        // A quarter is left for an answer.
+        assert_eq!(Room::of(&alone), Room::TooLong(125));
     }
 }

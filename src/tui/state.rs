@@ -28,6 +28,7 @@ use super::panels::{self, Panel, Shown};
 use super::picker::Picker;
 use super::race::RaceScreen;
 use super::replay::Replay;
+use super::standing::Standing;
 use super::text::sanitize::one_line;
 use super::writing::Writing;
 
@@ -118,6 +119,7 @@ pub struct State {
     /// Those in force.
     pub prices: Option<Prices>,
     pub preview: Preview,
+    pub standing: Standing,
     /// When to look at the engine again.
     pub refresh: Option<Instant>,
     pub overlay: Option<Overlay>,
@@ -173,6 +175,7 @@ impl State {
             spent: Total::default(),
             prices: None,
             preview: Preview::default(),
+            standing: Standing::default(),
             refresh: None,
             overlay: None,
             panels: Shown::default(),

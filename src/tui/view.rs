@@ -88,8 +88,8 @@ fn draw_title(state: &State, skin: &Skin, layout: &Layout, buffer: &mut Buffer) 
         Mode::Wide | Mode::Medium => title::line(state, skin, columns),
         // Without a footer, this is where something is said.
         Mode::Small if draw_said(state, skin, area, buffer) => return,
-        Mode::Small => match composer_view::keys(state, skin) {
-            Some(keys) => skin.fit(keys, columns),
+        Mode::Small => match composer_view::keys(state, skin).or_else(|| composer_view::small_preview(state, skin)) {
+            Some(line) => skin.fit(line, columns),
             None => title::status(state, skin, columns),
         },
     };

@@ -219,3 +219,42 @@ fn a_new_conversation_is_another_file() {
     let closes = effects.iter().position(|e| *e == Effect::Chats(Wish::Close));
     assert!(ends.is_some() && ends < closes, "{effects:?}");
 }
+
+fn counts(effects: &[Effect]) -> Option<(u64, &ChatRequest)> {
+    effects.iter().find_map(|effect| match effect {
+        Effect::CountConversation { number, request } => Some((*number, request)),
+        _ => None,
+    })
+}
+
+#[test]
+fn what_an_opened_conversation_takes_is_counted_once_for_each_way_through_it() {
+    let mut kept = Kept::new();
+    for question in ["one", "two"] {
+        kept.send(question);
+        let effects = kept.desk.generation(GenerationEvent::Routed(short_decision()));
+        assert!(counts(&effects).is_none(), "the answer says it");
+        kept.done(effects);
+        kept.answer("yes", FinishReason::Stop);
+    }
+    let mut other = Kept::new();
+    other.file.records = kept.file.records.clone();
+    let effects = other.news(News::Kept(Report::Opened(Box::new(opened("id", kept.file.tree())))));
+    let (first, request) = counts(&effects).unwrap();
+    let said: Vec<_> = request.messages.iter().map(|message| message.content.as_str()).collect();
+    assert_eq!((said, request.continue_last), (vec!["one", "yes", "two", "yes"], true));
+    assert!(counts(&other.desk.event(Event::Tick)).is_none(), "it is being counted");
+    let title = |kept: &Kept| title::line(&kept.desk.state, &test_skin(), 120).to_string();
+    assert!(title(&other).ends_with("  —/500 "), "{}", title(&other));
+    let mut counted = decision();
+    counted.prompt_tokens = 123;
+    other.desk.event(Event::ConversationCounted { number: first, result: Ok(counted.clone()) });
+    assert!(title(&other).ends_with(" 123/8000 "), "{}", title(&other));
+    // A shorter way is counted anew; what was asked before does not count for it.
+    other.alt_up();
+    let effects = other.press('d');
+    let (second, request) = counts(&effects).unwrap();
+    assert_eq!((second, request.messages.len()), (first + 1, 2));
+    other.desk.event(Event::ConversationCounted { number: first, result: Ok(counted) });
+    assert!(title(&other).ends_with("  —/500 "), "{}", title(&other));
+}
