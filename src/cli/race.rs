@@ -39,7 +39,7 @@ pub struct RaceArgs {
 
 #[derive(Debug, Args)]
 pub struct ReplayArgs {
-    /// A file that --record wrote.
+    /// A file that --record wrote, or - for standard input.
     pub file: PathBuf,
     /// Play it so many times as fast.
     #[arg(long, value_name = "N", default_value_t = 1.0, value_parser = speed)]

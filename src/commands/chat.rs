@@ -12,15 +12,19 @@ use crate::cli::{ChatArgs, KeepArgs, RecordArgs};
 use crate::config::Settings;
 use crate::decoder::lane_processes;
 use crate::paths::Paths;
+use crate::recording::Recorder;
 use crate::telemetry::device::DeviceSampler;
 use crate::tui::{self, Backend, TuiOptions};
 
 pub fn run(keep: &KeepArgs, recording: &RecordArgs, args: &ChatArgs) -> anyhow::Result<ExitCode> {
     // Before anything is fetched: a script that meant `run` should not wait for a download to hear it.
     tui::require_terminal()?;
-    // A conversation that is not there is said before anything is fetched, too.
+    // What is wrong in the settings, and a conversation that is not there, too.
     let paths = Paths::discover()?;
-    let chats = chats::options(keep, args, &Settings::load(&paths.settings_file())?, &paths)?;
+    let settings = Settings::load(&paths.settings_file())?;
+    tui::check(&settings, &paths.themes())?;
+    recording.record.as_deref().map(Recorder::check).transpose()?;
+    let chats = chats::options(keep, args, &settings, &paths)?;
     let prepared = session::prepare(args, AfterFetch::LeaveSignals)?;
     let mut sampler = DeviceSampler::new();
     let settings = prepared.settings.clone();

@@ -97,8 +97,8 @@ fn prepare_with(
     settings: Settings,
     mut display: FetchDisplay,
 ) -> anyhow::Result<Prepared> {
-    // A name that leads nowhere is said before anything is fetched.
-    named(args.model.as_deref(), &settings, &paths)?;
+    // What is wrong in arguments or settings is said before anything is fetched.
+    check(args, &settings, &paths)?;
     let library = library(&settings, &paths, &mut display)?.path;
     let model = model(args.model.as_deref(), &settings, &paths, &mut display)?;
     let room = Room::new(args.context, &settings, Memory::look());
@@ -106,8 +106,7 @@ fn prepare_with(
     display.finish();
     display.go_on()?;
     let answers = answer_settings(args, &settings, &Sampling::suggested(&read_config(&model)?.search))?;
-    let threads = args.threads.map(usize::from).or(settings.threads.map(NonZeroUsize::get));
-    check_count("threads", threads, MOST_THREADS)?;
+    let threads = threads(args, &settings)?;
     let tuned = || Tunings::open(paths.tuning_file()).of(&model, &library);
     let cpu = match threads {
         Some(threads) => (CpuSetting::with_threads(threads), ChosenBy::User),
@@ -116,6 +115,31 @@ fn prepare_with(
     let tells = matches!(display.after(), AfterFetch::Exit);
     let log = log_sink(&paths.log_file());
     Ok(Prepared { paths, settings, answers, model, library, log, npu, cpu, room, tells })
+}
+
+/// Everything that can be wrong without the model being here: its name, the numbers, the policy, the server.
+fn check(args: &ChatArgs, settings: &Settings, paths: &Paths) -> anyhow::Result<()> {
+    named(args.model.as_deref(), settings, paths)?;
+    answer_settings(args, settings, &Sampling::default())?;
+    threads(args, settings)?;
+    let has_server = remote(settings, paths)?.is_some();
+    if !has_server && args.lane == Some(LaneId::Remote) {
+        bail!(RouteError::NoServer);
+    }
+    Ok(())
+}
+
+/// The lane of the settings' server.
+fn remote(settings: &Settings, paths: &Paths) -> anyhow::Result<Option<LaneSpec>> {
+    lanes::remote(settings, &|variable| std::env::var(variable).ok())
+        .with_context(|| format!("[remote] in '{}' is not right", paths.settings_file().display()))
+}
+
+/// How many a person asked for.
+fn threads(args: &ChatArgs, settings: &Settings) -> anyhow::Result<Option<usize>> {
+    let threads = args.threads.map(usize::from).or(settings.threads.map(NonZeroUsize::get));
+    check_count("threads", threads, MOST_THREADS)?;
+    Ok(threads)
 }
 
 /// What `prepare` would fetch or build first, with the remedy; `None` where everything is here.
@@ -205,7 +229,7 @@ impl Prepared {
             cpu,
             room: &self.room,
             npu: &self.npu,
-            remote: self.remote()?,
+            remote: remote(&self.settings, &self.paths)?,
             plugin_folders: &folders,
             log,
         };
@@ -223,17 +247,6 @@ impl Prepared {
         let listener: RatesListener =
             Box::new(move |lane| rates.keep(lane.id, lane.emulated, lane.threads, lane.measured));
         Ok(Engine::load(EngineOptions { model, lanes, emulation: self.npu.emulation, listener: Some(listener) })?)
-    }
-
-    /// The lane of the settings' server.
-    fn remote(&self) -> anyhow::Result<Option<LaneSpec>> {
-        let key = |variable: &str| std::env::var(variable).ok();
-        let lane = lanes::remote(&self.settings, &key)
-            .with_context(|| format!("[remote] in '{}' is not right", self.paths.settings_file().display()))?;
-        if lane.is_none() && self.answers.lane == Some(LaneId::Remote) {
-            bail!(RouteError::NoServer);
-        }
-        Ok(lane)
     }
 
     /// What answers take is measured and written down here. `via` names what asks: `chat`, `run`, `serve`.

@@ -4,6 +4,7 @@
 //! The first line is a [`Header`]; each other one is a [`Timed`], in the order in which things happened. A reader passes
 //! over fields and kinds of lines that it does not know. The last line is `end`, so that a file that was cut off is known.
 
+mod conversation;
 mod lanes;
 mod read;
 mod write;
@@ -18,8 +19,9 @@ use crate::race::Start;
 use crate::telemetry::device::DeviceSample;
 use crate::wire::{Event, Milliseconds, Snapshot};
 
+pub use conversation::Records;
 pub use lanes::LaneClocks;
-pub use read::{Completeness, Recording, parse, read};
+pub use read::{Completeness, Recording, parse, read, read_from};
 pub use write::Recorder;
 
 /// What makes a file a recording.
@@ -88,6 +90,9 @@ pub enum Line {
         /// Nothing new is asked: the last answer goes on.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         continues: bool,
+        /// The question stands there already and gets another answer; `None` where an earlier version did not say.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        again: Option<bool>,
     },
     /// An event of the answer.
     Answer {
@@ -103,6 +108,20 @@ pub enum Line {
     },
     /// A new conversation began.
     Cleared,
+    /// What was done to the conversation but for asking and answering: another version is shown, a message deleted.
+    Conversation {
+        /// Another one, which these records make, took its place.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        opened: bool,
+        records: Records,
+    },
+    /// ortalk said something of its own in the conversation.
+    Notice {
+        level: NoticeLevel,
+        text: String,
+    },
+    /// The engine was given up to make room for another model.
+    EngineReleased,
     /// A race begins.
     Race {
         start: Box<Start>,
@@ -136,6 +155,15 @@ pub enum Line {
     Unknown,
 }
 
+/// How much a notice wants to be seen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum NoticeLevel {
+    Info,
+    Warning,
+    Error,
+}
+
 /// No recording is larger, in bytes: days of answers.
 const LARGEST: u64 = 1 << 30;
 
@@ -159,7 +187,8 @@ pub enum RecordingError {
     #[error("line {number} of the recording '{}' is wrong: {problem}", path.display())]
     Line { path: PathBuf, number: usize, problem: String },
     #[error(
-        "the recording '{}' is cut off after line {lines}, at {seconds:.1} s; --partial plays what is there",
+        "the recording '{}' is cut off after line {lines}, at {seconds:.1} s, or still being written; --partial plays what \
+         is there",
         path.display()
     )]
     Cut { path: PathBuf, lines: usize, seconds: f64 },

@@ -35,15 +35,21 @@ impl Recording {
 pub fn read(path: &Path, completeness: Completeness) -> Result<Recording, RecordingError> {
     let unreadable = |error| RecordingError::Read { path: path.to_owned(), error };
     let file = File::open(path).map_err(unreadable)?;
-    let mut text = Vec::new();
-    // A device may have no end.
-    if file.metadata().map_err(unreadable)?.len() <= LARGEST {
-        file.take(LARGEST + 1).read_to_end(&mut text).map_err(unreadable)?;
-        if text.len() as u64 <= LARGEST {
-            return parse(&text, path, completeness);
-        }
+    match file.metadata().map_err(unreadable)?.len() {
+        0..=LARGEST => read_from(file, path, completeness),
+        _ => Err(RecordingError::TooLarge(path.to_owned())),
     }
-    Err(RecordingError::TooLarge(path.to_owned()))
+}
+
+/// Reads to the end of what may have none, as devices do; `path` is for errors.
+pub fn read_from(source: impl Read, path: &Path, completeness: Completeness) -> Result<Recording, RecordingError> {
+    let mut text = Vec::new();
+    let read = source.take(LARGEST + 1).read_to_end(&mut text);
+    read.map_err(|error| RecordingError::Read { path: path.to_owned(), error })?;
+    match text.len() as u64 {
+        0..=LARGEST => parse(&text, path, completeness),
+        _ => Err(RecordingError::TooLarge(path.to_owned())),
+    }
 }
 
 /// `path` is for errors.

@@ -7,6 +7,7 @@ use serde_json::json;
 
 use super::*;
 use crate::race::{Entrant, Order};
+use crate::store::Record;
 use crate::telemetry::Reading;
 use crate::telemetry::device::DeviceSample;
 use crate::telemetry::device::npu::{LoadOf, NpuLoad, NpuSample};
@@ -63,12 +64,18 @@ fn lines() -> Vec<Line> {
         Line::Engine { snapshot: Box::new(snapshot) },
         Line::EngineFailed { error: "no library".into() },
         Line::Device { sample: Box::new(sample()) },
-        Line::Prompt { text: "What is \"it\"?".into(), questions: 2, continues: true },
+        Line::Prompt { text: "What is \"it\"?".into(), questions: 2, continues: true, again: None },
         Line::Answer { event: event() },
         Line::Cancelled,
         Line::Lost,
         Line::Bill { entry: Box::new(serde_json::from_value(entry).unwrap()) },
         Line::Cleared,
+        Line::Conversation {
+            opened: true,
+            records: Records(vec![Record::Title("Rivers".into()), Record::Head(Some(3))]),
+        },
+        Line::Notice { level: NoticeLevel::Warning, text: "one\ntwo".into() },
+        Line::EngineReleased,
         Line::Race { start: Box::new(start), asks: true },
         Line::LaneBegan { lane: LaneId::Cpu, round: 1 },
         Line::Lane { lane: LaneId::Cpu, event: event() },
@@ -117,8 +124,12 @@ fn what_is_written_is_read() {
 fn a_line_reads_as_the_format_says() {
     let line = |line: Line| serde_json::to_value(Timed { at_ms: Milliseconds(12.5), line }).unwrap();
     assert_eq!(
-        line(Line::Prompt { text: "hi".into(), questions: 0, continues: false }),
+        line(Line::Prompt { text: "hi".into(), questions: 0, continues: false, again: None }),
         json!({"at_ms": 12.5, "type": "prompt", "text": "hi", "questions": 0})
+    );
+    assert_eq!(
+        line(Line::Conversation { opened: false, records: Records(vec![Record::Head(Some(3)), Record::Delete(4)]) }),
+        json!({"at_ms": 12.5, "type": "conversation", "records": [{"kind": "head", "id": 3}, {"kind": "delete", "id": 4}]})
     );
     assert_eq!(line(Line::End), json!({"at_ms": 12.5, "type": "end"}));
     assert_eq!(
@@ -159,7 +170,10 @@ fn a_file_that_was_cut_off_is_told_and_can_be_played_as_far_as_it_goes() {
     let two = format!("{}{{\"at_ms\":5,\"type\":\"cancelled\"}}\n{{\"at_ms\":1500,\"type\":\"lost\"}}\n", header());
     for text in [two.clone(), format!("{two}{{\"at_ms\": 2000, \"ty")] {
         let error = said(&text);
-        assert!(error.contains("is cut off after line") && error.contains("at 1.5 s; --partial"), "{error}");
+        assert!(
+            error.contains("is cut off after line") && error.contains("at 1.5 s, or still being written; --partial"),
+            "{error}"
+        );
         let partial = parse(text.as_bytes(), Path::new("x"), Completeness::Partial).unwrap();
         assert_eq!((partial.lines.len(), partial.length()), (2, Duration::from_millis(1500)));
     }

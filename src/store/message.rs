@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 
-use super::record::{End, Shown};
+use super::record::{End, Record, Shown, TokenTime};
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct Message {
@@ -106,6 +106,28 @@ impl Message {
             text: &self.text[text_before..step.text],
             thinking: &thinking[thinking_before..step.thinking],
         })
+    }
+
+    /// What makes it, but for its being deleted.
+    pub fn records(&self) -> Vec<Record> {
+        let (id, parent, time) = (self.id, self.parent, self.time);
+        let Some(answer) = &self.answer else {
+            return vec![Record::Question { id, parent, time, text: self.text.clone(), shown: self.shown.clone() }];
+        };
+        let mut records = vec![Record::Answer { id, parent, time, model: answer.model.clone() }];
+        records.extend(self.pieces().map(|Piece { made, text, thinking }| {
+            let token = match made {
+                Made::Text => None,
+                Made::Token { took, thinks, .. } => Some(TokenTime { took: *took, thinks: *thinks }),
+                Made::Lane { lane, emulated, why } => {
+                    return Record::Lane { id, lane: lane.clone(), emulated: *emulated, why: why.clone() };
+                }
+                Made::GoesOn => return Record::Continue { id },
+            };
+            Record::Text { id, text: text.to_owned(), thinking: thinking.to_owned(), token }
+        }));
+        records.extend(answer.end.clone().map(|end| Record::End { id, end }));
+        records
     }
 
     /// Notes a step, and what it gave.

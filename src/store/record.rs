@@ -176,11 +176,17 @@ struct Line {
     tokens_per_second: Option<f64>,
 }
 
+impl Serialize for Record {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.fields().serialize(serializer)
+    }
+}
+
 impl Record {
     /// The line, with its end.
     pub fn line(&self) -> String {
         // A record has nothing that JSON has no words for: keys are strings, and numbers that are none become null.
-        let mut line = serde_json::to_string(&self.fields()).unwrap_or_default();
+        let mut line = serde_json::to_string(self).unwrap_or_default();
         line.push('\n');
         line
     }
@@ -188,6 +194,11 @@ impl Record {
     pub fn parse(line: &[u8]) -> Result<Self, Unreadable> {
         let line: Line = serde_json::from_slice(line).map_err(|_| Unreadable::Damaged)?;
         line.record()
+    }
+
+    /// The same of a line within another file.
+    pub fn from_value(line: serde_json::Value) -> Result<Self, Unreadable> {
+        serde_json::from_value::<Line>(line).map_err(|_| Unreadable::Damaged)?.record()
     }
 
     fn fields(&self) -> Line {

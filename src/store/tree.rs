@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use super::message::{Answer, Made, Message, Piece};
+use super::message::{Answer, Made, Message};
 use super::record::{End, Record, TokenTime};
 
 /// Messages by their parents, and the head. It is changed by records alone, so what is read from a file is what was.
@@ -221,6 +221,11 @@ impl Tree {
         self.system.as_deref()
     }
 
+    /// What a person called it.
+    pub fn given_title(&self) -> Option<&str> {
+        self.title.as_deref().filter(|title| !title.trim().is_empty())
+    }
+
     /// What was set by hand for the latest answer, by name.
     pub fn numbers(&self) -> &BTreeMap<String, String> {
         &self.numbers
@@ -228,8 +233,8 @@ impl Tree {
 
     /// What a person called it, or the first words of its first message.
     pub fn title(&self) -> Option<String> {
-        if let Some(title) = self.title.as_ref().filter(|title| !title.trim().is_empty()) {
-            return Some(title.clone());
+        if let Some(title) = self.given_title() {
+            return Some(title.to_owned());
         }
         let first = self.path().first().copied().or_else(|| self.visible().next())?;
         first_words(first.shown())
@@ -246,27 +251,7 @@ impl Tree {
         records.extend(self.system.clone().map(|text| Record::System(Some(text))));
         records.extend((!self.numbers.is_empty()).then(|| Record::Set(self.numbers.clone())));
         records.extend(self.title.clone().map(Record::Title));
-        for message in &self.messages {
-            let Message { id, parent, time, text, shown, answer, .. } = message;
-            let (id, parent, time) = (*id, *parent, *time);
-            let Some(answer) = answer else {
-                records.push(Record::Question { id, parent, time, text: text.clone(), shown: shown.clone() });
-                continue;
-            };
-            records.push(Record::Answer { id, parent, time, model: answer.model.clone() });
-            records.extend(message.pieces().map(|Piece { made, text, thinking }| {
-                let token = match made {
-                    Made::Text => None,
-                    Made::Token { took, thinks, .. } => Some(TokenTime { took: *took, thinks: *thinks }),
-                    Made::Lane { lane, emulated, why } => {
-                        return Record::Lane { id, lane: lane.clone(), emulated: *emulated, why: why.clone() };
-                    }
-                    Made::GoesOn => return Record::Continue { id },
-                };
-                Record::Text { id, text: text.to_owned(), thinking: thinking.to_owned(), token }
-            }));
-            records.extend(answer.end.clone().map(|end| Record::End { id, end }));
-        }
+        records.extend(self.messages.iter().flat_map(Message::records));
         let deleted = self.messages.iter().filter(|message| message.deleted);
         records.extend(deleted.map(|message| Record::Delete(message.id)));
         records.push(Record::Head(self.head));

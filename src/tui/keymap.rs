@@ -164,7 +164,10 @@ impl Keymap {
         let names = self.rows.iter().map(|row| row.action.name());
         let close = names.map(|known| (strsim::damerau_levenshtein(&known, name), known)).min();
         let remedy = match close {
-            Some((distance, known)) if distance <= 3 => format!("did you mean '{known}'?"),
+            // A third of the letters may be wrong.
+            Some((distance, known)) if distance <= name.len().div_ceil(3).min(3) && distance < name.len() => {
+                format!("did you mean '{known}'?")
+            }
             _ => "a search in the help (F1) shows the actions' names".to_owned(),
         };
         KeysError::UnknownAction { name: name.to_owned(), remedy }
@@ -308,6 +311,7 @@ mod tests {
     fn what_is_wrong_is_quoted() {
         for (settings, words) in [
             ("sned = 'ctrl-enter'", "names 'sned', which is no action; did you mean 'send'?"),
+            ("foo = 'f5'", "names 'foo', which is no action; a search in the help (F1)"),
             ("fly-to-the-moon = 'f5'", "'fly-to-the-moon', which is no action; a search in the help (F1)"),
             ("send = 'hyper-x'", "the keys of 'send' are not right: 'hyper-x' is no key"),
             ("send = 'ctrl-m'", "'ctrl-m' is sent by most terminals as 'enter'"),

@@ -168,13 +168,15 @@ mod tests {
             ("odd.toml", "good = { fg = 'geen' }"),
             ("worse.toml", "goood = {}"),
             ("lost.toml", "base = 'nothing'"),
+            ("round.toml", "base = 'round'"),
         ]);
         let mut looks = Looks::new(Depth::Full);
         looks.add_folder(folder.path());
         for (name, words) in [
             ("odd", "the theme 'odd' is not right: 'geen' of 'good' is not a colour; 'lightcyan', '#66ccff'"),
             ("worse", "unknown field `goood`"),
-            ("lost", "there is no theme 'nothing'; there are default, light"),
+            ("lost", "the theme 'lost' is not right: its base 'nothing' is none of default, light"),
+            ("round", "the theme 'round' is not right: it is its own base; a base is one of default, light"),
             ("solarised", "there is no theme 'solarised'; there are default, light"),
         ] {
             let error = looks.choose(name).unwrap_err().to_string();

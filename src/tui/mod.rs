@@ -30,6 +30,7 @@ mod held;
 mod help;
 mod history_file;
 mod input;
+mod joined;
 mod keymap;
 mod keys;
 mod layout;
@@ -55,6 +56,7 @@ mod replay;
 #[cfg(test)]
 mod replay_tests;
 mod skin;
+mod standing;
 mod state;
 mod strip;
 mod switch;
@@ -70,12 +72,12 @@ mod view;
 mod writing;
 
 use std::io::IsTerminal;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
 use crate::bill::Books;
-use crate::config::{Editing, KeySettings, Panels, ScreenSettings};
+use crate::config::{Editing, KeySettings, Panels, ScreenSettings, Settings};
 use crate::engine::AnswerSettings;
 use crate::recording::{Header, Recorder, Recording, RecordingError};
 use crate::telemetry::device::DeviceSample;
@@ -152,12 +154,29 @@ pub fn require_terminal() -> Result<(), TuiError> {
     Ok(())
 }
 
+/// What `run` would refuse of the settings; a person should not wait for a download or a model to hear it.
+pub fn check(settings: &Settings, themes: &Path) -> Result<(), TuiError> {
+    keymap::Keymap::new(&settings.keys)?;
+    looks(settings.theme.as_deref(), themes, &settings.screen)?;
+    Ok(())
+}
+
+fn looks(theme: Option<&str>, themes: &Path, screen: &ScreenSettings) -> Result<looks::Looks, ThemeError> {
+    let mut looks = looks::Looks::new(palette::Depth::new(screen.colours));
+    looks.add_folder(themes);
+    looks.choose_first(theme)?;
+    Ok(looks)
+}
+
+/// Has keys come from the terminal where standard input was something else, which has been read to its end.
+pub fn read_keys_from_terminal() -> std::io::Result<()> {
+    platform::read_keys_from_terminal()
+}
+
 /// Opens the chat and returns when it is over, with the terminal as it was.
 pub fn run(options: TuiOptions) -> Result<Exit, TuiError> {
     let keys = keymap::Keymap::new(&options.keys)?;
-    let mut looks = looks::Looks::new(palette::Depth::new(options.screen.colours));
-    looks.add_folder(&options.themes);
-    looks.choose_first(options.theme.as_deref())?;
+    let looks = looks(options.theme.as_deref(), &options.themes, &options.screen)?;
     let connection = clipboard::Connection::detect();
     let skin = skin::Skin { theme: looks.theme(), glyphs: glyphs::Glyphs::new(options.screen.unicode) };
     require_terminal()?;

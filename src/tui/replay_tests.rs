@@ -5,22 +5,31 @@ use std::time::Duration;
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use pretty_assertions::assert_eq;
 
+use super::chats::News;
 use super::event::{Effect, Event};
-use super::fixtures::{Desk, bill, sample, snapshot};
+use super::fixtures::{Desk, bill, decision, sample, snapshot};
 use super::record::ScreenRecorder;
 use super::replay::Replay;
 use super::view::tests::{render, screens, text};
-use crate::engine::FinishReason;
+use crate::engine::{EngineSnapshot, FinishReason};
 use crate::recording::{Completeness, Header, Line, Recorder, Recording, read};
+use crate::store::keeper::{Opened, Report};
+use crate::store::{LeftOut, Stored};
 
 /// What happens to a desk, as the driver would record it.
 fn recorded(happens: impl Fn(&mut Desk)) -> (Recording, Desk) {
+    recorded_from_the_start(|desk| {
+        desk.event(Event::EngineLoaded(snapshot()));
+        desk.event(Event::Device(Box::new(sample())));
+        happens(desk);
+    })
+}
+
+fn recorded_from_the_start(happens: impl Fn(&mut Desk)) -> (Recording, Desk) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("talk.jsonl");
     let mut desk = Desk::loading();
     desk.recorder = Some(ScreenRecorder::new(Recorder::create(&path, &Header::now(None)).unwrap()));
-    desk.event(Event::EngineLoaded(snapshot()));
-    desk.event(Event::Device(Box::new(sample())));
     happens(&mut desk);
     desk.recorder = None;
     (read(&path, Completeness::Whole).unwrap(), desk)
@@ -157,8 +166,217 @@ fn of_the_commands_only_those_for_the_screen_are_taken() {
 fn an_answer_that_was_made_again_takes_the_place_of_the_old_one() {
     let (mut recording, _) = recorded(talk);
     let prompt = recording.lines.iter().rposition(|timed| matches!(timed.line, Line::Prompt { .. })).unwrap();
-    recording.lines[prompt].line = Line::Prompt { text: "Again".into(), questions: 0, continues: false };
+    recording.lines[prompt].line = Line::Prompt { text: "Again".into(), questions: 0, continues: false, again: None };
     let desk = played(&recording, usize::MAX);
     let messages = desk.state.conversation.messages();
     assert_eq!(messages.iter().map(|message| message.content.as_str()).collect::<Vec<_>>(), ["Again", "Rome, since"]);
+}
+
+/// The screens are alike, and so is what lies behind them.
+fn assert_alike(happens: impl Fn(&mut Desk)) {
+    assert_plays(recorded(happens));
+}
+
+fn assert_plays((recording, mut desk): (Recording, Desk)) {
+    let mut replay = played(&recording, usize::MAX);
+    // What a reader selects is the reader's.
+    desk.state.chats.selected = None;
+    assert_eq!(body(&mut replay), body(&mut desk));
+    let [there, here] = [&desk, &replay].map(|desk| (desk.state.chats.tree.head(), desk.state.chats.tree.next_id()));
+    assert_eq!(there, here);
+    for (columns, rows) in [(80, 24), (50, 15)] {
+        let [there, here] = [&mut desk, &mut replay].map(|desk| {
+            desk.event(Event::Resize { columns, rows });
+            let screen = text(&render(desk, columns, rows));
+            let lines: Vec<String> = screen.lines().skip(1).take(usize::from(rows) - 3).map(str::to_owned).collect();
+            lines
+        });
+        assert_eq!(there, here);
+    }
+}
+
+fn alt(desk: &mut Desk, code: KeyCode) {
+    desk.event(Event::Key(KeyEvent::new(code, KeyModifiers::ALT)));
+}
+
+fn answers(desk: &mut Desk, question: &str, answer: &str) {
+    desk.send(question);
+    desk.route();
+    desk.wait(100);
+    for word in answer.split_inclusive(' ') {
+        desk.token(word);
+        desk.wait(10);
+    }
+    desk.finish(FinishReason::Stop);
+}
+
+/// Two questions, the first of them with two answers.
+fn waters(desk: &mut Desk) {
+    answers(desk, "What is a river?", "Water that flows.");
+    desk.send("/regenerate");
+    desk.token("A stream of water.");
+    desk.finish(FinishReason::Stop);
+    answers(desk, "And a lake?", "Water that stands.");
+}
+
+fn open(desk: &mut Desk) {
+    let mut other = Desk::ready();
+    waters(&mut other);
+    let stored = Stored { id: "waters".into(), tree: other.state.chats.tree, left_out: LeftOut::default() };
+    let opened = Opened { stored, is_copy: true };
+    desk.event(Event::Chats(News::Kept(Report::Opened(Box::new(opened)))));
+}
+
+#[test]
+fn a_conversation_that_was_opened_is_opened_again() {
+    assert_alike(|desk| {
+        talk(desk);
+        open(desk);
+    });
+    assert_alike(|desk| {
+        open(desk);
+        answers(desk, "And a sea?", "Salt water.");
+    });
+    // Before the engine is there, as with --resume.
+    for model in ["test-model", "other"] {
+        assert_plays(recorded_from_the_start(|desk| {
+            open(desk);
+            desk.event(Event::EngineLoaded(EngineSnapshot { model: model.into(), ..snapshot() }));
+            answers(desk, "And a sea?", "Salt water.");
+        }));
+    }
+    // One that another model answered.
+    assert_alike(|desk| {
+        open(desk);
+        desk.state.models.are_there = true;
+        desk.event(Event::ModelOpened(
+            EngineSnapshot { model: "other".into(), ..snapshot() },
+            Box::new(Desk::loading().state.settings),
+        ));
+        answers(desk, "And a sea?", "Salt water.");
+        open(desk);
+    });
+    // In the middle of an answer, too.
+    assert_alike(|desk| {
+        desk.send("Hello");
+        desk.route();
+        desk.token("I ");
+        open(desk);
+    });
+}
+
+#[test]
+fn what_is_done_to_messages_is_done_again() {
+    type Step = fn(&mut Desk);
+    let steps: [(&str, Step); 9] = [
+        ("an older version is shown", |desk| {
+            (0..3).for_each(|_| alt(desk, KeyCode::Up));
+            desk.key(KeyCode::Left);
+            assert_eq!(desk.state.conversation.messages()[1].content, "Water that flows.");
+        }),
+        ("a branch", |desk| {
+            (0..3).for_each(|_| alt(desk, KeyCode::Up));
+            desk.key(KeyCode::Char('b'));
+            answers(desk, "And a brook?", "A small one.");
+        }),
+        ("deleted", |desk| {
+            (0..2).for_each(|_| alt(desk, KeyCode::Up));
+            desk.key(KeyCode::Char('d'));
+            assert_eq!(desk.state.conversation.messages().len(), 2);
+        }),
+        ("deleted and back", |desk| {
+            (0..2).for_each(|_| alt(desk, KeyCode::Up));
+            desk.key(KeyCode::Char('d'));
+            desk.key(KeyCode::Esc);
+            desk.send("/undo");
+            assert_eq!(desk.state.conversation.messages().len(), 4);
+        }),
+        ("edited", |desk| {
+            (0..2).for_each(|_| alt(desk, KeyCode::Up));
+            desk.key(KeyCode::Char('e'));
+            answers(desk, " Or a pond?", "It stands, too.");
+            assert_eq!(desk.state.conversation.messages()[2].content, "And a lake? Or a pond?");
+        }),
+        ("sent again as it was", |desk| {
+            (0..2).for_each(|_| alt(desk, KeyCode::Up));
+            desk.key(KeyCode::Char('e'));
+            answers(desk, "", "It stands.");
+            answers(desk, "Thanks", "You are welcome.");
+        }),
+        ("an answer put into other words", |desk| {
+            alt(desk, KeyCode::Up);
+            desk.key(KeyCode::Char('e'));
+            desk.send(" Mostly.");
+            assert_eq!(desk.state.conversation.messages()[3].content, "Water that stands. Mostly.");
+        }),
+        ("answered again", |desk| {
+            desk.send("/regenerate");
+            desk.token("It rests.");
+            desk.finish(FinishReason::Length);
+            desk.send("/continue");
+            desk.token(" And rests.");
+            desk.finish(FinishReason::Stop);
+        }),
+        ("renamed", |desk| {
+            desk.send("/rename Waters");
+            desk.send("/system");
+        }),
+    ];
+    for (what, step) in steps {
+        println!("{what}");
+        for begin in [open, waters] {
+            assert_alike(|desk| {
+                begin(desk);
+                step(desk);
+            });
+        }
+    }
+}
+
+#[test]
+fn another_model_is_another_model_again() {
+    let other = || (EngineSnapshot { model: "other".into(), ..snapshot() }, Box::new(Desk::loading().state.settings));
+    assert_alike(|desk| {
+        desk.state.models.are_there = true;
+        answers(desk, "One", "Two.");
+        desk.send("/model other");
+        let (snapshot, answers_of) = other();
+        desk.event(Event::ModelOpened(snapshot, answers_of));
+        answers(desk, "Three", "Four.");
+    });
+    // There is no room for two, and the other one cannot answer.
+    assert_alike(|desk| {
+        desk.state.models.are_there = true;
+        desk.send("One");
+        desk.token("Two");
+        desk.send("/model broken");
+        desk.event(Event::EngineReleased);
+        desk.event(Event::EngineLoaded(snapshot()));
+        desk.event(Event::ModelRefused("no such file".into()));
+        answers(desk, "Three", "Four.");
+    });
+    assert_alike(|desk| {
+        desk.state.models.are_there = true;
+        answers(desk, "One", "Two.");
+        desk.send("/model broken");
+        desk.event(Event::EngineReleased);
+    });
+}
+
+#[test]
+fn what_was_attached_stays_out_of_a_recording() {
+    let (recording, _) = recorded(|desk| {
+        desk.event(Event::Paste("secret ".repeat(2000)));
+        desk.send(" what is it?");
+        // A long message is counted before it goes.
+        desk.event(Event::Weighed(Ok(decision())));
+        desk.token("A word.");
+        desk.finish(FinishReason::Stop);
+        (0..2).for_each(|_| alt(desk, KeyCode::Up));
+        desk.key(KeyCode::Char('d'));
+        desk.send("/undo");
+    });
+    let lines: Vec<String> = recording.lines.iter().map(|timed| serde_json::to_string(timed).unwrap()).collect();
+    assert!(lines.iter().any(|line| line.contains("\"restore\"")));
+    assert!(!lines.iter().any(|line| line.contains("secret")));
 }

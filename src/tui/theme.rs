@@ -107,6 +107,14 @@ fn not_a_color(role: &str, color: &str) -> String {
     format!("'{color}' of '{role}' is not a colour; 'lightcyan', '#66ccff' and '81' are some")
 }
 
+fn no_base(name: &str, base: &str) -> String {
+    let themes = FILES.map(|(name, _)| name).join(", ");
+    match base == name {
+        true => format!("it is its own base; a base is one of {themes}"),
+        false => format!("its base '{base}' is none of {themes}"),
+    }
+}
+
 /// The compiled in themes, by name.
 pub const FILES: [(&str, &str); 7] = [
     ("default", include_str!("../../themes/default.toml")),
@@ -133,7 +141,10 @@ pub fn read(name: &str, text: &str) -> Result<Named, ThemeError> {
     let file: File = toml::from_str(text).map_err(|error| wrong(error.to_string()))?;
     let base = match file.base.as_deref() {
         None if name == "default" => Theme::default(),
-        base => built_in(base.unwrap_or("default"))?.theme,
+        base => {
+            let base = base.unwrap_or("default");
+            built_in(base).map_err(|_| wrong(no_base(name, base)))?.theme
+        }
     };
     let theme = file.over(base).map_err(wrong)?;
     Ok(Named { name: name.to_owned(), about: file.about, theme })

@@ -6,7 +6,6 @@ use ratatui::Frame;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::text::Line;
-use ratatui::widgets::{Clear, Widget};
 
 use super::keys::Action;
 use super::layout::{Layout, Mode};
@@ -42,8 +41,7 @@ pub fn draw(state: &mut State, skin: &Skin, now: Instant, frame: &mut Frame<'_>)
     draw_palette(state, skin, &layout, buffer);
     composer_view::draw_queue(state, skin, layout.queue, buffer);
     let cursor = composer_view::draw(state, skin, layout.composer, buffer);
-    draw_long_message(state, skin, &layout, buffer);
-    if !layout.footer.is_empty() {
+    if !layout.footer.is_empty() && !draw_said(state, skin, layout.footer, buffer) {
         let line = composer_view::footer(state, skin, &layout, layout.footer.width.into());
         buffer.set_line(layout.footer.x, layout.footer.y, &line, layout.footer.width);
     }
@@ -89,32 +87,22 @@ fn draw_title(state: &State, skin: &Skin, layout: &Layout, buffer: &mut Buffer) 
     let line = match layout.mode {
         Mode::Wide | Mode::Medium => title::line(state, skin, columns),
         // Without a footer, this is where something is said.
-        Mode::Small => match composer_view::message(state, skin) {
-            Some(message) => skin.wrap(message, columns, 3).swap_remove(0),
+        Mode::Small if draw_said(state, skin, area, buffer) => return,
+        Mode::Small => match composer_view::keys(state, skin).or_else(|| composer_view::small_preview(state, skin)) {
+            Some(line) => skin.fit(line, columns),
             None => title::status(state, skin, columns),
         },
     };
     buffer.set_line(area.x, area.y, &line, area.width);
 }
 
-/// What is too long for the title of a small screen goes on below it; what is too long for the footer stands on the last
-/// rows of the conversation. It is gone with the next key.
-fn draw_long_message(state: &State, skin: &Skin, layout: &Layout, buffer: &mut Buffer) {
-    let (body, is_small) = (layout.conversation, layout.footer.is_empty());
-    let row = if is_small { layout.title.width } else { layout.footer.width };
-    let Some(message) = composer_view::long_message(state, skin, row.into()) else { return };
-    let mut lines = skin.wrap(message, body.width.into(), 3);
-    if is_small {
-        lines.remove(0);
+/// Whether there was something to say.
+fn draw_said(state: &State, skin: &Skin, area: Rect, buffer: &mut Buffer) -> bool {
+    let lines = composer_view::said(state, skin, area.width.into(), area.height.into());
+    for (y, line) in (area.y..area.bottom()).zip(&lines) {
+        buffer.set_line(area.x, y, line, area.width);
     }
-    let height = u16::try_from(lines.len()).unwrap_or(u16::MAX).min(body.height);
-    let y = if is_small { body.y } else { body.bottom() - height };
-    let place = Rect { y, height, ..body };
-    Clear.render(place, buffer);
-    buffer.set_style(place, skin.theme.text);
-    for (y, line) in (place.y..place.bottom()).zip(&lines) {
-        buffer.set_line(place.x, y, line, place.width);
-    }
+    !lines.is_empty()
 }
 
 /// The thin lines: above and below the conversation, and between it and the panels.

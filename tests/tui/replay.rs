@@ -154,3 +154,101 @@ fn a_replay_without_a_terminal_says_so() {
     assert!(!output.status.success());
     assert!(String::from_utf8_lossy(&output.stderr).contains("is not a terminal"));
 }
+
+#[test]
+fn another_version_and_another_model_are_in_the_recording() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("talk.jsonl");
+    for (columns, rows) in [(120, 36), (80, 24), (50, 15)] {
+        let mut chat = recorded("quiet", &file, columns, rows);
+        chat.wait_for("Ask something");
+        for message in ["What is the capital of France?\r", "/regenerate\r"] {
+            chat.send(message);
+            chat.wait_for("●");
+            chat.wait_until("the end of the answer", |chat| !chat.screen().contains('●'));
+        }
+        chat.send("/model broken-model\r");
+        chat.wait_for("goes on.");
+        // The first answer, and the notices that stood below the second one are gone.
+        chat.send("\x1b[1;3A\x1b[D");
+        chat.wait_for("1/2");
+        // Alone, it is Esc, and not Alt.
+        chat.send("\x1b");
+        std::thread::sleep(std::time::Duration::from_millis(500));
+        chat.send("/model other-model\r");
+        chat.wait_for("other-model answers from now on.");
+        let shown = chat.screen();
+        chat.send("\x04");
+        assert_eq!(chat.exit_code(), 0);
+
+        let mut player = replay(folder.path(), &["--speed", "50", file.to_str().unwrap()], columns, rows);
+        player.wait_for("ended");
+        let rows = usize::from(rows) - 8;
+        let body =
+            |screen: &str| screen.lines().skip(4).take(rows).map(|line| line.trim_end().to_owned()).collect::<Vec<_>>();
+        player.wait_until("the screen that was recorded", |player| body(&player.screen()) == body(&shown));
+        quit(&mut player);
+        std::fs::remove_file(&file).unwrap();
+    }
+}
+
+/// A recording by way of a shell, so that standard input is no terminal.
+fn through_a_shell(script: &str, file: &Path, home: &Path) -> Terminal {
+    let mut command = CommandBuilder::new("sh");
+    command.args(["-c", script, env!("CARGO_BIN_EXE_ortalk")]);
+    command.arg(file);
+    command.env("ORTALK_HOME", home);
+    Terminal::start(command, 80, 24)
+}
+
+#[test]
+fn a_recording_comes_through_a_pipe_and_the_keys_from_the_terminal() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("talk.jsonl");
+    let mut chat = recorded("demo", &file, 80, 24);
+    chat.wait_for("Ask something");
+    chat.send("What is the capital of France?\r");
+    chat.wait_for("巴黎.");
+    chat.send("\x04");
+    assert_eq!(chat.exit_code(), 0);
+    for script in ["cat \"$1\" | \"$0\" replay --speed 50 -", "\"$0\" replay --speed 50 - < \"$1\""] {
+        let mut player = through_a_shell(script, &file, folder.path());
+        player.wait_for("ended");
+        player.wait_for("巴黎.");
+        player.send("hello\r");
+        player.wait_for("this is a replay");
+        quit(&mut player);
+    }
+    // Nothing, and something else.
+    for script in ["\"$0\" replay - < /dev/null", "echo hello | \"$0\" replay -"] {
+        let mut refused = through_a_shell(script, &file, folder.path());
+        assert_eq!(refused.exit_code(), 1);
+        assert!(refused.raw().contains("'standard input' is no recording of ortalk"), "{}", refused.raw());
+    }
+    let mut refused = replay(folder.path(), &["-"], 200, 24);
+    assert_eq!(refused.exit_code(), 1);
+    assert!(refused.raw().contains("and standard input is a terminal"), "{}", refused.raw());
+}
+
+#[test]
+fn a_pipe_that_nobody_writes_to_is_told_and_can_be_left() {
+    let folder = tempfile::tempdir().unwrap();
+    let pipe = folder.path().join("pipe");
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let path = pipe.to_str().unwrap();
+    let mut player = replay(folder.path(), &[path], 200, 24);
+    player.wait_for("waiting for the end of");
+    player.send("\x03");
+    assert_ne!(player.exit_code(), 0);
+    player.assert_restored();
+    // One that is written to later is played.
+    let file = folder.path().join("talk.jsonl");
+    let header = r#"{"format": "ortalk recording", "v": 1}"#;
+    let lines = r#"{"at_ms": 1, "type": "notice", "level": "info", "text": "from a pipe"}"#;
+    std::fs::write(&file, format!("{header}\n{lines}\n{{\"at_ms\": 2, \"type\": \"end\"}}\n")).unwrap();
+    let mut player = replay(folder.path(), &[path], 80, 24);
+    player.wait_for("waiting for the end of");
+    std::fs::copy(&file, &pipe).unwrap();
+    player.wait_for("from a pipe");
+    quit(&mut player);
+}

@@ -39,6 +39,7 @@ pub fn run(
         .context("--connect is not right")?;
     let paths = Paths::discover()?;
     let settings = Settings::load(&paths.settings_file())?;
+    tui::check(&settings, &paths.themes())?;
     let chats = chats::options(keep, args, &settings, &paths)?;
     let answers = session::answer_settings(args, &settings, &Sampling::default())?;
     let asked = Asked {

@@ -2,6 +2,7 @@
 //!
 //! - `Saved::take_over(log)`: the way to the screen, with the program's own output sent to the log; `Saved::restore`
 //! - `terminal_gone()`: nobody is at the other end any more
+//! - `read_keys_from_terminal()`: standard input, which was something else, is the terminal from now on
 //! - `take_mouse(bytes, on)`: what makes the terminal report the mouse, or stop it
 //! - `can_stop()` and `stop(by)`: give the shell its turn
 //! - `end_now(status)`: the process's end, without the libraries' own

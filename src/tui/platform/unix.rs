@@ -54,6 +54,11 @@ impl Saved {
     }
 }
 
+pub fn read_keys_from_terminal() -> io::Result<()> {
+    let terminal = File::options().read(true).write(true).open("/dev/tty")?;
+    Ok(rustix::stdio::dup2_stdin(&terminal)?)
+}
+
 /// The other end of the terminal was closed.
 pub fn terminal_gone() -> bool {
     let fd = stdin();

@@ -28,6 +28,10 @@ impl Saved {
     }
 }
 
+pub fn read_keys_from_terminal() -> io::Result<()> {
+    Err(io::Error::new(io::ErrorKind::Unsupported, "on Windows keys come from standard input alone"))
+}
+
 /// A console that is closed ends its programs itself.
 pub fn terminal_gone() -> bool {
     false

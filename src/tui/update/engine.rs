@@ -18,7 +18,9 @@ pub fn on_event(state: &mut State, event: Event, now: Instant, effects: &mut Vec
     state.dirty = true;
     match event {
         Event::EngineLoaded(snapshot) => {
-            if let Some(text) = chats::other_model(state, &snapshot) {
+            // A recording has what was said.
+            let is_said = state.replay.is_some();
+            if let Some(text) = chats::other_model(state, &snapshot).filter(|_| !is_said) {
                 state.conversation.add(Kind::Notice(Level::Info), &text);
             }
             ready(state, snapshot, now, effects);
@@ -58,6 +60,7 @@ pub fn on_event(state: &mut State, event: Event, now: Instant, effects: &mut Vec
                 state.preview.due = Some(now);
             }
         }
+        Event::ConversationCounted { number, result } => state.standing.note(number, result),
         Event::Billed(bill) => {
             if let Some(complaint) = &bill.complaint {
                 state.conversation.add(Kind::Notice(Level::Warning), complaint);

@@ -4,6 +4,7 @@ use std::time::Instant;
 
 use crate::bill::Bill;
 use crate::recording::{Line, Timed};
+use crate::store::Tree;
 use crate::telemetry::Reading;
 
 use super::super::answer::Answer;
@@ -15,7 +16,7 @@ use super::super::keys::Action;
 use super::super::race::RaceScreen;
 use super::super::state::{Overlay, State};
 use super::commands::clear;
-use super::{chats, engine, race};
+use super::{chats, engine, models, race};
 
 /// A line whose time has come.
 pub(super) fn played(state: &mut State, timed: Timed, now: Instant) {
@@ -42,7 +43,10 @@ pub(super) fn played(state: &mut State, timed: Timed, now: Instant) {
             let energy = Reading::Unavailable("it is a replay".to_owned());
             Event::Billed(Box::new(Bill { entry: *entry, energy, complaint: None }))
         }
-        Line::Prompt { text, questions, continues } => return ask(state, &text, questions, continues, now),
+        Line::Prompt { text, questions, continues, again } => {
+            state.chats.redo = redo(state, &text, questions, continues, again);
+            return ask(state, &text, now);
+        }
         Line::Cancelled => {
             let ending = Some((Level::Warning, "cancelled".to_owned()));
             return engine::close_answer(state, "cancelled", ending, effects);
@@ -51,6 +55,17 @@ pub(super) fn played(state: &mut State, timed: Timed, now: Instant) {
             chats::close(state, effects);
             return clear(state);
         }
+        Line::Conversation { opened: true, records } => {
+            let mut tree = Tree::default();
+            records.0.iter().for_each(|record| tree.apply(record));
+            return chats::show_opened(state, tree, now, effects);
+        }
+        Line::Conversation { opened: false, records } => return chats::follow_records(state, records.0, effects),
+        Line::Notice { level, text } => {
+            state.conversation.add(Kind::Notice(level.into()), &text);
+            return;
+        }
+        Line::EngineReleased => return models::on_event(state, Event::EngineReleased, now, effects),
         Line::Race { start, asks } => {
             state.races += 1;
             state.race = Some(RaceScreen::new(state.races, *start, asks));
@@ -84,8 +99,7 @@ pub(super) fn over(state: &mut State) {
     }
 }
 
-fn ask(state: &mut State, text: &str, questions: usize, continues: bool, now: Instant) {
-    state.chats.redo = redo(state, text, questions, continues);
+fn ask(state: &mut State, text: &str, now: Instant) {
     let model = state.snapshot().map(|snapshot| snapshot.model.clone()).unwrap_or_default();
     let block = chats::begin(state, &Draft::from(text), model, &mut Vec::new());
     state.answer = Some(Answer::new(block, now));
@@ -96,14 +110,15 @@ fn ask(state: &mut State, text: &str, questions: usize, continues: bool, now: In
 }
 
 /// What of the conversation gives way to a question with so many above it.
-fn redo(state: &State, text: &str, questions: usize, continues: bool) -> Option<Redo> {
+fn redo(state: &State, text: &str, questions: usize, continues: bool, again: Option<bool>) -> Option<Redo> {
     let blocks = state.conversation.blocks();
     if continues {
         let answer = blocks.iter().rev().find(|block| matches!(block.kind, Kind::Answer(_)))?;
         return answer.message.map(Redo::Continue);
     }
     let old = blocks.iter().filter(|block| block.kind == Kind::User).nth(questions)?;
-    old.message.map(|id| if old.shown() == text { Redo::Again(id) } else { Redo::Edit(id) })
+    let again = again.unwrap_or_else(|| old.shown() == text);
+    old.message.map(|id| if again { Redo::Again(id) } else { Redo::Edit(id) })
 }
 
 /// Whether a replay takes the action: nothing can be asked there.

@@ -112,6 +112,7 @@ fn a_server_answers() {
         let mut desk = asking();
         desk.key(KeyCode::Char('y'));
         desk.generation(GenerationEvent::Routed(outgrown_decision()));
+        desk.generation(GenerationEvent::PrefillProgress(PrefillProgress { done: 20_000, total: 20_000, reused: 0 }));
         desk.wait(800);
         for word in ["All three ", "ask for ", "more time."] {
             desk.token_on(LaneId::Remote, word);

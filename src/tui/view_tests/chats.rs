@@ -17,14 +17,19 @@ fn conversation() -> Desk {
     let mut desk = Desk::ready();
     desk.stream();
     desk.finish(FinishReason::Stop);
-    desk.send("And of Italy?");
-    desk.route();
-    desk.token("Rome.");
-    desk.finish(FinishReason::Stop);
-    desk.send("/regenerate");
-    desk.route();
-    desk.token("The capital of Italy is Rome, on the Tiber.");
-    desk.finish(FinishReason::Stop);
+    for (question, words) in
+        [("And of Italy?", "Rome. |It |is old."), ("/regenerate", "The capital of Italy |is Rome, |on the Tiber.")]
+    {
+        desk.send(question);
+        desk.route();
+        desk.prefill(1000);
+        desk.wait(2000);
+        for word in words.split('|') {
+            desk.token(word);
+            desk.wait(10);
+        }
+        desk.finish(FinishReason::Stop);
+    }
     desk
 }
 

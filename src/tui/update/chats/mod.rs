@@ -28,7 +28,7 @@ use message::{act_on_message, answer_again, go_on};
 
 pub(super) use list::type_into_list;
 pub(super) use message::keep_rewritten;
-pub(super) use news::on_news;
+pub(super) use news::{on_news, show_opened};
 pub(super) use own::other_model;
 
 /// Something happened to the conversation.
@@ -37,6 +37,12 @@ fn record(state: &mut State, record: Record, effects: &mut Vec<Effect>) {
     if state.chats.saves {
         effects.push(Effect::Chats(Wish::Keep(record)));
     }
+}
+
+/// What was done to the conversation elsewhere, where this screen follows.
+pub(super) fn follow_records(state: &mut State, records: Vec<Record>, effects: &mut Vec<Effect>) {
+    records.into_iter().for_each(|change| record(state, change, effects));
+    refresh(state);
 }
 
 /// A question and the answer that begins; returns the answer's block.

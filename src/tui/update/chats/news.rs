@@ -2,6 +2,7 @@
 
 use std::time::Instant;
 
+use crate::store::Tree;
 use crate::store::keeper::{Opened, Report};
 
 use super::super::super::answer::Answer;
@@ -74,20 +75,9 @@ pub(in super::super) fn on_news(state: &mut State, news: News, now: Instant, eff
 fn opened_conversation(state: &mut State, opened: Opened, now: Instant, effects: &mut Vec<Effect>) {
     let Opened { stored, is_copy } = opened;
     let given = std::mem::take(&mut state.chats.given);
-    forget(state, now, effects);
-    put_away(state, effects);
-    state.chats.begin_anew();
-    state.chats.tree = stored.tree;
+    show_opened(state, stored.tree, now, effects);
     state.chats.id = Some(stored.id);
-    refresh(state);
     own::bring(state, &given);
-    state.panels.forget_trend();
-    for message in state.chats.tree.path() {
-        if let Some(answer) = Answer::kept(0, message, now) {
-            state.panels.note(&answer);
-        }
-    }
-    state.conversation.follow();
     let mut notes = Vec::new();
     if is_copy {
         notes.push("Another ortalk writes to this conversation: this is a copy of it.".to_owned());
@@ -103,4 +93,20 @@ fn opened_conversation(state: &mut State, opened: Opened, now: Instant, effects:
         state.conversation.add(Kind::Notice(Level::Warning), &notes.join("\n"));
     }
     typed(state, now);
+}
+
+/// Another conversation takes the place of the one that is shown.
+pub(in super::super) fn show_opened(state: &mut State, tree: Tree, now: Instant, effects: &mut Vec<Effect>) {
+    forget(state, now, effects);
+    put_away(state, effects);
+    state.chats.begin_anew();
+    state.chats.tree = tree;
+    refresh(state);
+    state.panels.forget_trend();
+    for message in state.chats.tree.path() {
+        if let Some(answer) = Answer::kept(0, message, now) {
+            state.panels.note(&answer);
+        }
+    }
+    state.conversation.follow();
 }
