@@ -131,7 +131,11 @@ pub fn draw_queue(state: &State, skin: &Skin, area: Rect, buffer: &mut Buffer) {
     let mut rows = queue_lines(state, columns).into_iter().peekable();
     for y in area.y..area.bottom() {
         let Some((label, text)) = rows.next() else { break };
-        let text = if y + 1 == area.bottom() && rows.peek().is_some() { format!("{text} {}", skin.glyphs.ellipsis) } else { text };
+        let text = if y + 1 == area.bottom() && rows.peek().is_some() {
+            format!("{text} {}", skin.glyphs.ellipsis)
+        } else {
+            text
+        };
         let line = Line::from(vec![skin.dim(format!("   {label:6}  ")), skin.plain(text)]);
         buffer.set_line(area.x, y, &skin.fit(line, columns), area.width);
     }
@@ -298,7 +302,8 @@ fn count(decision: &RoutingDecision, brief: bool, skin: &Skin) -> Vec<Span<'stat
         Room::Little => skin.theme.warning,
         Room::None | Room::TooLong(_) => skin.theme.error,
     };
-    let count = skin.styled(style, decision.prompt_tokens.to_string());
+    let whole = decision.whole_prompt_tokens.unwrap_or(decision.prompt_tokens);
+    let count = skin.styled(style, whole.to_string());
     std::iter::once(count).chain(room.word(brief).map(|word| skin.styled(style, format!(", {word}")))).collect()
 }
 
@@ -335,6 +340,7 @@ impl Room {
         }
         match limit {
             0 => Self::Enough, // not known
+            _ if decision.whole_prompt_tokens.is_some() => Self::None,
             _ if count >= limit => Self::None,
             // Less than a tenth, or less than the answer is expected to take.
             _ if decision.needed_tokens > limit || limit - count < limit / 10 => Self::Little,
