@@ -366,7 +366,7 @@ fn another_model_is_another_model_again() {
 #[test]
 fn what_was_attached_stays_out_of_a_recording() {
     let (recording, _) = recorded(|desk| {
-        desk.event(Event::Paste("secret ".repeat(2000)));
+        desk.event(Event::Paste("secret ".repeat(900)));
         desk.send(" what is it?");
         desk.token("A word.");
         desk.finish(FinishReason::Stop);
