@@ -21,6 +21,11 @@ use super::text::sanitize::one_line;
 use super::text::wrap;
 use crate::engine::RoutingDecision;
 
+/// Columns beside what is said in the footer.
+const MARGIN: usize = 3;
+/// Columns of `queued` and the space around it.
+const QUEUE_MARGIN: usize = 11;
+
 /// Draws the typed lines around the cursor and returns where the cursor stands.
 pub fn draw(state: &mut State, skin: &Skin, area: Rect, buffer: &mut Buffer) -> Option<Position> {
     if area.is_empty() {
@@ -121,18 +126,43 @@ fn placeholder(state: &State) -> String {
     }
 }
 
+/// Each message that waits, over as many rows as it needs where there is room for them.
 pub fn draw_queue(state: &State, skin: &Skin, area: Rect, buffer: &mut Buffer) {
-    for (y, message) in (area.y..area.bottom()).zip(&state.queue) {
-        let start: String = message.text().chars().take(400).collect();
-        let line = Line::from(vec![skin.dim("   queued  "), skin.plain(one_line(&start))]);
-        buffer.set_line(area.x, y, &skin.fit(line, area.width.into()), area.width);
+    let columns = usize::from(area.width);
+    let mut rows = queue_lines(state, columns).into_iter().peekable();
+    for y in area.y..area.bottom() {
+        let Some((label, text)) = rows.next() else { break };
+        let text = if y + 1 == area.bottom() && rows.peek().is_some() {
+            format!("{text} {}", skin.glyphs.ellipsis)
+        } else {
+            text
+        };
+        let line = Line::from(vec![skin.dim(format!("   {label:6}  ")), skin.plain(text)]);
+        buffer.set_line(area.x, y, &skin.fit(line, columns), area.width);
     }
+}
+
+pub fn queue_rows(state: &State) -> usize {
+    queue_lines(state, state.columns.into()).len()
+}
+
+/// `queued` before the first line of each message. Of a long one the beginning is enough.
+fn queue_lines(state: &State, columns: usize) -> Vec<(&'static str, String)> {
+    let mut rows = Vec::new();
+    for message in &state.queue {
+        let start = one_line(&message.text().chars().take(400).collect::<String>());
+        let mut lines = Vec::new();
+        wrap::wrap_flush(&start, columns.saturating_sub(QUEUE_MARGIN + MARGIN), &mut lines);
+        let text = |line: &wrap::Line| start[line.start..line.end].to_owned();
+        rows.extend(lines.iter().enumerate().map(|(row, line)| (if row == 0 { "queued" } else { "" }, text(line))));
+    }
+    rows
 }
 
 /// Keys at the left, what the router would do at the right.
 pub fn footer(state: &State, skin: &Skin, layout: &Layout, columns: usize) -> Text {
-    if let Some(message) = message(state, skin) {
-        return skin.fit(message, columns);
+    if let Some(keys) = keys(state, skin) {
+        return skin.fit(keys, columns);
     }
     let right = preview(state, skin);
     let left = hints(state, skin, layout, columns.saturating_sub(width(&right)));
@@ -198,19 +228,50 @@ fn vi_mode(state: &State, skin: &Skin) -> Text {
 }
 
 /// What must be said now, in place of the keys.
-pub fn message(state: &State, skin: &Skin) -> Option<Text> {
+fn urgent(state: &State) -> Option<String> {
     if state.quit_armed.is_some() {
-        let key = state.keys.say(Action::Interrupt);
-        return Some(Line::from(skin.styled(skin.theme.warning, format!("   press {key} again to quit"))));
+        return Some(format!("press {} again to quit", state.keys.say(Action::Interrupt)));
     }
     if state.gate == Gate::Asking {
-        return Some(Line::from(skin.styled(skin.theme.warning, format!("   {}", consent::keys(state)))));
+        return Some(consent::keys(state));
     }
-    let Some(hint) = &state.hint else {
-        let columns = usize::from(state.columns);
-        return chats::view::footer(state, skin, columns).or_else(|| panels::view::footer(state, skin, columns));
+    state.hint.clone()
+}
+
+/// The same as lines, as many as it needs where there is room for them.
+pub fn said(state: &State, skin: &Skin, columns: usize, rows: usize) -> Vec<Text> {
+    let Some(text) = urgent(state) else { return Vec::new() };
+    let (margin, lines) = wrapped(&text, columns);
+    let line = |(row, line): (usize, &wrap::Line)| {
+        let is_cut = row + 1 == rows && lines.len() > rows;
+        let text = if is_cut { one_line(&text[line.start..]) } else { text[line.start..line.end].to_owned() };
+        let line = Line::from(skin.styled(skin.theme.warning, format!("{}{text}", " ".repeat(margin))));
+        skin.fit(line, columns)
     };
-    Some(Line::from(skin.styled(skin.theme.warning, format!("   {hint}"))))
+    lines.iter().take(rows).enumerate().map(line).collect()
+}
+
+/// How many rows that takes.
+pub fn said_rows(state: &State) -> usize {
+    urgent(state).map_or(0, |text| wrapped(&text, state.columns.into()).1.len())
+}
+
+fn wrapped(text: &str, columns: usize) -> (usize, Vec<wrap::Line>) {
+    let margin = if columns < 60 { 1 } else { MARGIN };
+    let mut lines = Vec::new();
+    wrap::wrap_flush(text, columns.saturating_sub(2 * margin), &mut lines);
+    (margin, lines)
+}
+
+/// The keys of what is open, or of the message or token that the reader looks at.
+pub fn keys(state: &State, skin: &Skin) -> Option<Text> {
+    let columns = usize::from(state.columns);
+    chats::view::footer(state, skin, columns).or_else(|| panels::view::footer(state, skin, columns))
+}
+
+/// Both in one line, for a screen that has no more room.
+pub fn message(state: &State, skin: &Skin) -> Option<Text> {
+    said(state, skin, state.columns.into(), 1).into_iter().next().or_else(|| keys(state, skin))
 }
 
 fn preview(state: &State, skin: &Skin) -> Text {
@@ -219,7 +280,7 @@ fn preview(state: &State, skin: &Skin) -> Text {
             let mut spans = match too_long(decision, skin) {
                 Some(spans) => spans,
                 None => {
-                    let mut spans = count(decision, skin);
+                    let mut spans = count(decision, false, skin);
                     spans.insert(1, skin.dim(format!(" of {} tokens", decision.context_limit)));
                     spans.extend([skin.dim(", would run on "), skin.styled(skin.theme.lane, decision.lane.name())]);
                     spans
@@ -270,7 +331,7 @@ fn too_long(decision: &RoutingDecision, skin: &Skin) -> Option<Vec<Span<'static>
 }
 
 /// The prompt's tokens, and what must be said of them.
-fn count(decision: &RoutingDecision, skin: &Skin) -> Vec<Span<'static>> {
+fn count(decision: &RoutingDecision, brief: bool, skin: &Skin) -> Vec<Span<'static>> {
     let room = Room::of(decision);
     let style = match room {
         Room::Enough => skin.theme.number,
@@ -278,7 +339,7 @@ fn count(decision: &RoutingDecision, skin: &Skin) -> Vec<Span<'static>> {
         Room::None => skin.theme.error,
     };
     let count = skin.styled(style, decision.prompt_tokens.to_string());
-    std::iter::once(count).chain(room.word().map(|word| skin.styled(style, format!(", {word}")))).collect()
+    std::iter::once(count).chain(room.word(brief).map(|word| skin.styled(style, format!(", {word}")))).collect()
 }
 
 /// What the router would do, as the whole line of a small screen: `npu 470/500 tokens, nearly full`.
@@ -297,7 +358,7 @@ pub fn small_preview(state: &State, skin: &Skin) -> Option<Text> {
         spans.push(skin.styled(skin.theme.warning, " emulated"));
     }
     spans.push(skin.dot());
-    let mut count = count(decision, skin);
+    let mut count = count(decision, true, skin);
     count.insert(1, skin.dim(format!("/{} tokens", decision.context_limit)));
     spans.extend(count);
     Some(Line::from(spans))
@@ -324,11 +385,13 @@ impl Room {
         }
     }
 
-    fn word(self) -> Option<&'static str> {
+    /// In one line beside others, where that is `brief`.
+    fn word(self, brief: bool) -> Option<&'static str> {
         match self {
             Self::Enough => None,
             Self::Little => Some("nearly full"),
-            Self::None => Some("over: old turns go"),
+            Self::None if brief => Some("old turns are left out"),
+            Self::None => Some("the oldest turns will be left out"),
         }
     }
 }

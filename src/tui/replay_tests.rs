@@ -7,7 +7,7 @@ use pretty_assertions::assert_eq;
 
 use super::chats::News;
 use super::event::{Effect, Event};
-use super::fixtures::{Desk, bill, sample, snapshot};
+use super::fixtures::{Desk, bill, decision, sample, snapshot};
 use super::record::ScreenRecorder;
 use super::replay::Replay;
 use super::view::tests::{render, screens, text};
@@ -179,8 +179,9 @@ fn assert_alike(happens: impl Fn(&mut Desk)) {
 
 fn assert_plays((recording, mut desk): (Recording, Desk)) {
     let mut replay = played(&recording, usize::MAX);
-    // What a reader selects is the reader's.
+    // What a reader selects is the reader's, and so is what a key was told.
     desk.state.chats.selected = None;
+    desk.state.hint = None;
     assert_eq!(body(&mut replay), body(&mut desk));
     let [there, here] = [&desk, &replay].map(|desk| (desk.state.chats.tree.head(), desk.state.chats.tree.next_id()));
     assert_eq!(there, here);
@@ -368,6 +369,8 @@ fn what_was_attached_stays_out_of_a_recording() {
     let (recording, _) = recorded(|desk| {
         desk.event(Event::Paste("secret ".repeat(900)));
         desk.send(" what is it?");
+        // A long message is counted before it goes.
+        desk.event(Event::Weighed(Ok(decision())));
         desk.token("A word.");
         desk.finish(FinishReason::Stop);
         (0..2).for_each(|_| alt(desk, KeyCode::Up));

@@ -125,7 +125,7 @@ fn an_edited_answer_stands_beside_the_first_one() {
     let effects = kept.key(KeyCode::Enter);
     assert_eq!(submitted(&effects), None);
     assert_eq!(kept.shown(), ["one", "first", "two", "second d@x "]);
-    assert_eq!(kept.hint(), "kept as another version; m goes on from it, Left shows the old");
+    assert_eq!(kept.hint(), "kept beside the old; m goes on, Left goes back");
     // It is no message that was sent.
     assert_eq!(kept.desk.remembered, ["one", "two"]);
     let effects = kept.press('m');
@@ -253,6 +253,23 @@ fn a_deleted_message_comes_back() {
     assert_eq!(kept.hint(), "nothing was deleted");
 }
 
+/// The way back is never cut off.
+#[test]
+fn a_deletion_is_named_as_far_as_there_is_room() {
+    for (columns, name) in [(80, "'A question of many words...' "), (50, "it ")] {
+        let mut kept = Kept::new();
+        kept.desk.event(Event::Resize { columns, rows: 24 });
+        kept.ask("A question of many words, of which few are needed", "first");
+        kept.ask("two", "second");
+        kept.alt_up();
+        for _ in 0..3 {
+            kept.press('k');
+        }
+        kept.press('d');
+        assert_eq!(kept.hint(), format!("{name}and 3 below are deleted; /undo takes it back"));
+    }
+}
+
 #[test]
 fn nothing_is_changed_below_a_running_answer() {
     let mut kept = Kept::new();
@@ -297,7 +314,7 @@ fn keys_of_a_message_are_no_letters_and_typing_goes_on_after_it() {
     kept.alt_up();
     kept.press('x');
     assert!(kept.desk.state.composer.is_empty());
-    assert_eq!(kept.hint(), "'x' does nothing to a message; Esc goes back to typing");
+    assert_eq!(kept.hint(), "'x' does nothing here; Esc leaves the message");
     kept.press('q');
     kept.press('x');
     assert_eq!(kept.desk.state.composer.text(), "x");

@@ -4,6 +4,7 @@ mod kept;
 mod list;
 mod messages;
 mod own;
+mod screens;
 
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use pretty_assertions::assert_eq;
