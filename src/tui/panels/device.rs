@@ -88,7 +88,7 @@ fn past(samples: &[Moment], skin: &Skin, columns: usize) -> Vec<Text> {
     let heading = format!("{samples}{}{}{}", pad_left("now", 9), pad_left("mean", 9), pad_left("most", 9));
     let mut lines = vec![Line::default(), Line::from(skin.dim(heading))];
     for (name, value, scale, digits) in SERIES {
-        let values: Vec<Option<f64>> = newest.iter().map(|moment| value(moment)).collect();
+        let values: Vec<Option<f64>> = newest.iter().map(value).collect();
         let known: Vec<f64> = values.iter().flatten().copied().collect();
         if known.is_empty() {
             continue;
