@@ -105,6 +105,14 @@ fn how_a_replay_looks() {
 }
 
 #[test]
+fn how_a_race_looks_that_is_played_again() {
+    screens("replay_race", || {
+        let (recording, _) = recorded(super::race_tests::a_whole_race);
+        played(&recording, usize::MAX)
+    });
+}
+
+#[test]
 fn space_pauses_and_nothing_can_be_asked() {
     let (recording, _) = recorded(talk);
     let mut desk = played(&recording, 20);
