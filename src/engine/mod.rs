@@ -64,7 +64,7 @@ pub use lane::{
 };
 pub use lanes::RatesListener;
 pub use parameters::{Parameter, ParameterError};
-pub use prompt::PromptError;
+pub use prompt::{PromptError, room as prompt_room};
 pub use prompt_parts::PromptParts;
 pub use remote_lane::{ASSUMED_CONTEXT, GO_ON, REMOTE_PROVIDER, RemoteOptions, RemoteServer, remote_lane};
 pub use request::{

@@ -132,6 +132,12 @@ fn for_template(messages: &[ChatMessage]) -> Vec<Json> {
     messages.iter().map(of_message).collect()
 }
 
+/// Tokens that a prompt may have in a context of `limit`. An answer of any length may be asked for; a quarter of the
+/// context is kept for it at the most.
+pub fn room(limit: usize, answer_tokens: usize) -> usize {
+    limit - answer_tokens.min(limit / 4)
+}
+
 /// Leaves out the oldest turns until prompt and answer fit into `limit` tokens. `full` is the whole conversation's
 /// prompt, `tokenize` makes the prompt of a shorter one. The system message and the last message always stay.
 ///
@@ -144,8 +150,7 @@ pub fn fit(
     answer_tokens: usize,
     tokenize: impl Fn(&[ChatMessage]) -> Result<Vec<u32>, PromptError>,
 ) -> Result<Prompt, PromptError> {
-    // An answer of any length may be asked for; a quarter of the context is kept for it at the most.
-    let room = limit - answer_tokens.min(limit / 4);
+    let room = room(limit, answer_tokens);
     if full.len() <= room {
         return Ok(Prompt { tokens: full, trim: None });
     }

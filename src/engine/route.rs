@@ -26,6 +26,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::lane::{LaneId, LaneState, LaneStatus, Privacy, RemotePlace};
+use super::prompt;
 use super::prompt_parts::PromptParts;
 
 /// Tokens of an answer that a lane should have room for: more than most answers in a chat take.
@@ -165,6 +166,22 @@ pub struct RoutingDecision {
 }
 
 impl RoutingDecision {
+    /// What the lane has room for besides an answer, in tokens.
+    pub fn prompt_room(&self) -> usize {
+        prompt::room(self.context_limit, self.answer_tokens)
+    }
+
+    /// Tokens by which the last message, with what always stands before it, is too long: what the engine would refuse.
+    /// `None` where it fits, and where that is not known.
+    pub fn excess(&self) -> Option<usize> {
+        let parts = self.parts.filter(|_| self.context_limit > 0)?;
+        // What was taken because it fits may outgrow the lane.
+        let stays = matches!(self.rule, Rule::Requested | Rule::OnlyReady | Rule::LongestContext);
+        let moves = !stays && self.rejected.iter().any(|other| other.context_limit > self.context_limit);
+        let excess = (parts.system + parts.message).saturating_sub(self.prompt_room());
+        (excess > 0 && !moves).then_some(excess)
+    }
+
     /// Tokens per second that the predictions count with: of the expected answer, in the time after the first token.
     pub fn predicted_rate(&self) -> Option<f64> {
         let seconds = self.predicted_total?.checked_sub(self.predicted_ttft?)?.as_secs_f64();

@@ -381,3 +381,23 @@ fn nothing_goes_to_a_server_that_is_not_allowed() {
     assert!(error.contains("remote: not allowed to send this to h.example"), "{error}");
     assert_eq!(decide(&three(Privacy::Ask, RemotePlace::Outgrown), Question { prompt: 8192, ..SHORT }).0, Cpu);
 }
+
+/// Of 512 tokens a quarter is left for an answer, and of 8192 the answer that was asked for.
+#[test]
+fn a_last_message_is_too_long_by_so_many_tokens() {
+    let lanes = two(LaneState::Ready, LaneState::Ready);
+    let excess = |prompt: usize, requested, message: usize| {
+        let decision = ask(&lanes, Question { prompt, requested, ..SHORT }).unwrap();
+        let parts = PromptParts { system: 30, history: prompt - 30 - message, message };
+        RoutingDecision { parts: Some(parts), ..decision }.excess()
+    };
+    assert_eq!(excess(400, Some(LaneId::Npu), 354), None);
+    assert_eq!(excess(400, Some(LaneId::Npu), 355), Some(1));
+    // An answer that outgrows the NPU moves to the CPU.
+    assert_eq!(excess(384, None, 354), None);
+    // Old turns can be left out.
+    assert_eq!(excess(9000, None, 100), None);
+    assert_eq!(excess(9000, None, 8000), Some(8030 - (8192 - 1024)));
+    let unknown = ask(&lanes, Question { prompt: 9000, ..SHORT }).unwrap();
+    assert_eq!((unknown.excess(), unknown.prompt_room()), (None, 8192 - 1024));
+}

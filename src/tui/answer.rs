@@ -96,6 +96,11 @@ impl Answer {
         Some(Self { lane: Some(lane), tokens, latencies, over: true, kept: Some(kept), ..Self::new(block, now) })
     }
 
+    /// It was given before the conversation was opened: what it took of the context is not known any more.
+    pub fn is_kept(&self) -> bool {
+        self.kept.is_some()
+    }
+
     pub fn note(&mut self, event: &GenerationEvent) {
         match event {
             GenerationEvent::Routed(decision) => {

@@ -1,11 +1,16 @@
 //! Draws what is typed, what waits to be sent, and the footer below.
 
+use std::ops::Range;
+
 use ratatui::buffer::Buffer;
 use ratatui::layout::{Position, Rect};
+use ratatui::style::Modifier;
 use ratatui::text::{Line, Span};
 
 use super::chats;
+use super::composer::{self, Vi};
 use super::consent::{self, Gate};
+use super::format;
 use super::keys::{Action, Context};
 use super::layout::{COMPOSER_MARGIN, Layout, Mode};
 use super::panels;
@@ -14,6 +19,11 @@ use super::state::{EngineState, Overlay, State};
 use super::text::sanitize::one_line;
 use super::text::wrap;
 use crate::engine::RoutingDecision;
+
+/// Columns beside what is said in the footer.
+const MARGIN: usize = 3;
+/// Columns of `queued` and the space around it.
+const QUEUE_MARGIN: usize = 11;
 
 /// Draws the typed lines around the cursor and returns where the cursor stands.
 pub fn draw(state: &mut State, skin: &Skin, area: Rect, buffer: &mut Buffer) -> Option<Position> {
@@ -31,7 +41,12 @@ pub fn draw(state: &mut State, skin: &Skin, area: Rect, buffer: &mut Buffer) -> 
     let margin = if area.width > COMPOSER_MARGIN { margin } else { 0 };
     if margin > 0 {
         // A small screen has no other place to say which mode it is.
-        let sign = if state.composer.is_normal() { ":" } else { skin.glyphs.prompt };
+        let sign = match state.composer.vi().map(Vi::mode) {
+            None | Some(composer::Mode::Insert) => skin.glyphs.prompt,
+            Some(composer::Mode::Normal) => ":",
+            Some(composer::Mode::Select { lines: false, .. }) => "v",
+            Some(composer::Mode::Select { lines: true, .. }) => "V",
+        };
         buffer.set_line(area.x + 1, area.y, &Line::from(skin.styled(skin.theme.accent, sign)), 1);
     }
     let room = area.width - margin;
@@ -59,7 +74,36 @@ fn typed_line(state: &State, skin: &Skin, line: wrap::Line) -> Text {
     }
     spans.push(skin.plain(&text[at..line.end]));
     spans.retain(|span| !span.content.is_empty());
-    Line::from(spans)
+    match state.composer.selection() {
+        // What is not on the line is before or behind it.
+        Some(range) if range.start <= line.end && range.end > line.start => {
+            let place = |at: usize| line.indent + at.clamp(line.start, line.end) - line.start;
+            Line::from(reversed(spans, place(range.start)..place(range.end)))
+        }
+        _ => Line::from(spans),
+    }
+}
+
+/// The spans with these bytes of them selected; an empty line that is selected shows it by a space.
+fn reversed(spans: Vec<Span<'static>>, selected: Range<usize>) -> Vec<Span<'static>> {
+    let mut out = Vec::new();
+    let mut start = 0;
+    for span in spans {
+        let end = start + span.content.len();
+        let (from, to) = (selected.start.clamp(start, end) - start, selected.end.clamp(start, end) - start);
+        let (text, style) = (span.content, span.style);
+        out.extend([
+            Span::styled(text[..from].to_owned(), style),
+            Span::styled(text[from..to].to_owned(), style.add_modifier(Modifier::REVERSED)),
+            Span::styled(text[to..].to_owned(), style),
+        ]);
+        start = end;
+    }
+    out.retain(|span| !span.content.is_empty());
+    if out.is_empty() {
+        out.push(Span::styled(" ", Modifier::REVERSED));
+    }
+    out
 }
 
 fn placeholder(state: &State) -> String {
@@ -81,18 +125,39 @@ fn placeholder(state: &State) -> String {
     }
 }
 
+/// Each message that waits, over as many rows as it needs where there is room for them.
 pub fn draw_queue(state: &State, skin: &Skin, area: Rect, buffer: &mut Buffer) {
-    for (y, message) in (area.y..area.bottom()).zip(&state.queue) {
-        let start: String = message.text().chars().take(400).collect();
-        let line = Line::from(vec![skin.dim("   queued  "), skin.plain(one_line(&start))]);
-        buffer.set_line(area.x, y, &skin.fit(line, area.width.into()), area.width);
+    let columns = usize::from(area.width);
+    let mut rows = queue_lines(state, columns).into_iter().peekable();
+    for y in area.y..area.bottom() {
+        let Some((label, text)) = rows.next() else { break };
+        let text = if y + 1 == area.bottom() && rows.peek().is_some() { format!("{text} {}", skin.glyphs.ellipsis) } else { text };
+        let line = Line::from(vec![skin.dim(format!("   {label:6}  ")), skin.plain(text)]);
+        buffer.set_line(area.x, y, &skin.fit(line, columns), area.width);
     }
+}
+
+pub fn queue_rows(state: &State) -> usize {
+    queue_lines(state, state.columns.into()).len()
+}
+
+/// `queued` before the first line of each message. Of a long one the beginning is enough.
+fn queue_lines(state: &State, columns: usize) -> Vec<(&'static str, String)> {
+    let mut rows = Vec::new();
+    for message in &state.queue {
+        let start = one_line(&message.text().chars().take(400).collect::<String>());
+        let mut lines = Vec::new();
+        wrap::wrap_flush(&start, columns.saturating_sub(QUEUE_MARGIN + MARGIN), &mut lines);
+        let text = |line: &wrap::Line| start[line.start..line.end].to_owned();
+        rows.extend(lines.iter().enumerate().map(|(row, line)| (if row == 0 { "queued" } else { "" }, text(line))));
+    }
+    rows
 }
 
 /// Keys at the left, what the router would do at the right.
 pub fn footer(state: &State, skin: &Skin, layout: &Layout, columns: usize) -> Text {
-    if let Some(message) = message(state, skin) {
-        return skin.fit(message, columns);
+    if let Some(keys) = keys(state, skin) {
+        return skin.fit(keys, columns);
     }
     let right = preview(state, skin);
     let left = hints(state, skin, layout, columns.saturating_sub(width(&right)));
@@ -144,7 +209,12 @@ fn hints(state: &State, skin: &Skin, layout: &Layout, columns: usize) -> Text {
 /// vi's mode, and what was typed of a command.
 fn vi_mode(state: &State, skin: &Skin) -> Text {
     let Some(vi) = state.composer.vi() else { return Line::default() };
-    let mode = if state.composer.is_normal() { "normal" } else { "insert" };
+    let mode = match vi.mode() {
+        composer::Mode::Insert => "insert",
+        composer::Mode::Normal => "normal",
+        composer::Mode::Select { lines: false, .. } => "visual",
+        composer::Mode::Select { lines: true, .. } => "visual line",
+    };
     let mut line = Line::from(skin.styled(skin.theme.strong, format!("   {mode}")));
     if !vi.keys().is_empty() {
         line.push_span(skin.plain(format!(" {}", one_line(vi.keys()))));
@@ -153,33 +223,58 @@ fn vi_mode(state: &State, skin: &Skin) -> Text {
 }
 
 /// What must be said now, in place of the keys.
-pub fn message(state: &State, skin: &Skin) -> Option<Text> {
+fn urgent(state: &State) -> Option<String> {
     if state.quit_armed.is_some() {
-        let key = state.keys.say(Action::Interrupt);
-        return Some(Line::from(skin.styled(skin.theme.warning, format!("   press {key} again to quit"))));
+        return Some(format!("press {} again to quit", state.keys.say(Action::Interrupt)));
     }
     if state.gate == Gate::Asking {
-        return Some(Line::from(skin.styled(skin.theme.warning, format!("   {}", consent::keys(state)))));
+        return Some(consent::keys(state));
     }
-    let Some(hint) = &state.hint else {
-        let columns = usize::from(state.columns);
-        return chats::view::footer(state, skin, columns).or_else(|| panels::view::footer(state, skin, columns));
+    state.hint.clone()
+}
+
+/// The same as lines, as many as it needs where there is room for them.
+pub fn said(state: &State, skin: &Skin, columns: usize, rows: usize) -> Vec<Text> {
+    let Some(text) = urgent(state) else { return Vec::new() };
+    let (margin, lines) = wrapped(&text, columns);
+    let line = |(row, line): (usize, &wrap::Line)| {
+        let is_cut = row + 1 == rows && lines.len() > rows;
+        let text = if is_cut { one_line(&text[line.start..]) } else { text[line.start..line.end].to_owned() };
+        let line = Line::from(skin.styled(skin.theme.warning, format!("{}{text}", " ".repeat(margin))));
+        skin.fit(line, columns)
     };
-    Some(Line::from(skin.styled(skin.theme.warning, format!("   {hint}"))))
+    lines.iter().take(rows).enumerate().map(line).collect()
+}
+
+/// How many rows that takes.
+pub fn said_rows(state: &State) -> usize {
+    urgent(state).map_or(0, |text| wrapped(&text, state.columns.into()).1.len())
+}
+
+fn wrapped(text: &str, columns: usize) -> (usize, Vec<wrap::Line>) {
+    let margin = if columns < 60 { 1 } else { MARGIN };
+    let mut lines = Vec::new();
+    wrap::wrap_flush(text, columns.saturating_sub(2 * margin), &mut lines);
+    (margin, lines)
+}
+
+/// The keys of what is open, or of the message or token that the reader looks at.
+pub fn keys(state: &State, skin: &Skin) -> Option<Text> {
+    let columns = usize::from(state.columns);
+    chats::view::footer(state, skin, columns).or_else(|| panels::view::footer(state, skin, columns))
+}
+
+/// Both in one line, for a screen that has no more room.
+pub fn message(state: &State, skin: &Skin) -> Option<Text> {
+    said(state, skin, state.columns.into(), 1).into_iter().next().or_else(|| keys(state, skin))
 }
 
 fn preview(state: &State, skin: &Skin) -> Text {
     let spans = match &state.preview.shown {
         Some(Ok(decision)) if !state.busy() => {
-            let (count, limit) = (decision.prompt_tokens, decision.context_limit);
-            let room = Room::of(decision);
-            let style = match room {
-                Room::Enough => skin.theme.number,
-                Room::Little => skin.theme.warning,
-                Room::None | Room::TooLong => skin.theme.error,
-            };
-            let mut spans = vec![skin.styled(style, count.to_string()), skin.dim(format!(" of {limit} tokens"))];
-            spans.extend(room.word().map(|word| skin.styled(style, format!(", {word}"))));
+            let limit = decision.context_limit;
+            let mut spans = count(decision, false, skin);
+            spans.insert(1, skin.dim(format!(" of {limit} tokens")));
             spans.extend([skin.dim(", would run on "), skin.styled(skin.theme.lane, decision.lane.name())]);
             if decision.emulated {
                 spans.push(skin.styled(skin.theme.warning, " emulated"));
@@ -195,6 +290,32 @@ fn preview(state: &State, skin: &Skin) -> Text {
     Line::from(spans)
 }
 
+/// The prompt's tokens, and what must be said of them.
+fn count(decision: &RoutingDecision, brief: bool, skin: &Skin) -> Vec<Span<'static>> {
+    let room = Room::of(decision);
+    let style = match room {
+        Room::Enough => skin.theme.number,
+        Room::Little => skin.theme.warning,
+        Room::None | Room::TooLong(_) => skin.theme.error,
+    };
+    let count = skin.styled(style, decision.prompt_tokens.to_string());
+    std::iter::once(count).chain(room.word(brief).map(|word| skin.styled(style, format!(", {word}")))).collect()
+}
+
+/// What the router would do, as the whole line of a small screen: `npu 470/500 tokens, nearly full`.
+pub fn small_preview(state: &State, skin: &Skin) -> Option<Text> {
+    let Some(Ok(decision)) = state.preview.shown.as_ref().filter(|_| !state.busy()) else { return None };
+    let mut spans = vec![skin.styled(skin.theme.lane, format!(" {}", decision.lane))];
+    if decision.emulated {
+        spans.push(skin.styled(skin.theme.warning, " emulated"));
+    }
+    spans.push(skin.dot());
+    let mut count = count(decision, true, skin);
+    count.insert(1, skin.dim(format!("/{} tokens", decision.context_limit)));
+    spans.extend(count);
+    Some(Line::from(spans))
+}
+
 /// How much of the lane's context is left for an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Room {
@@ -202,17 +323,18 @@ enum Room {
     Little,
     /// Old turns are left out.
     None,
-    /// The message alone does not fit.
-    TooLong,
+    /// The message alone does not fit, by so many tokens.
+    TooLong(usize),
 }
 
 impl Room {
     fn of(decision: &RoutingDecision) -> Self {
         let (count, limit) = (decision.prompt_tokens, decision.context_limit);
-        let alone = decision.parts.map_or(0, |parts| parts.system + parts.message);
+        if let Some(excess) = decision.excess() {
+            return Self::TooLong(excess);
+        }
         match limit {
             0 => Self::Enough, // not known
-            _ if alone >= limit => Self::TooLong,
             _ if count >= limit => Self::None,
             // Less than a tenth, or less than the answer is expected to take.
             _ if decision.needed_tokens > limit || limit - count < limit / 10 => Self::Little,
@@ -220,21 +342,52 @@ impl Room {
         }
     }
 
-    fn word(self) -> Option<&'static str> {
+    /// In one line beside others, where that is `brief`.
+    fn word(self, brief: bool) -> Option<String> {
         match self {
             Self::Enough => None,
-            Self::Little => Some("nearly full"),
-            Self::None => Some("over: old turns go"),
-            Self::TooLong => Some("too long"),
+            Self::Little => Some("nearly full".to_owned()),
+            Self::None if brief => Some("old turns are left out".to_owned()),
+            Self::None => Some("the oldest turns will be left out".to_owned()),
+            Self::TooLong(excess) => Some(format!("{} too many", format::grouped(excess))),
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::fixtures::decision;
+    use super::super::fixtures::{Desk, decision};
+    use super::super::skin::test_skin;
     use super::*;
     use crate::engine::PromptParts;
+
+    /// The text with what is selected in brackets.
+    fn selected(text: &str, keys: &str, columns: usize) -> Vec<String> {
+        let mut desk = Desk::ready();
+        desk.state.composer.use_vi(true);
+        desk.state.composer.insert(text);
+        desk.state.composer.vi_escape();
+        keys.chars().for_each(|key| desk.state.composer.vi_key(key, columns));
+        let lines = desk.state.composer.lines(columns).to_vec();
+        let shown = |line| {
+            let spans = typed_line(&desk.state, &test_skin(), line).spans.into_iter();
+            let mark = |span: Span<'_>| match span.style.add_modifier.contains(Modifier::REVERSED) {
+                true => format!("[{}]", span.content),
+                false => span.content.into_owned(),
+            };
+            spans.map(mark).collect()
+        };
+        lines.into_iter().map(shown).collect()
+    }
+
+    #[test]
+    fn what_is_selected_stands_out() {
+        assert_eq!(selected("one two three", "0wve", 40), ["one [two] three"]);
+        assert_eq!(selected("one two three", "0wv$", 8), ["one [two]", "[three]"]);
+        assert_eq!(selected("one\n\ntwo\nthree", "ggVjj", 40), ["[one]", "[ ]", "[two]", "three"]);
+        assert_eq!(selected("日本語", "0lv", 40), ["日[本]語"]);
+        assert_eq!(selected("one", "0", 40), ["one"]);
+    }
 
     #[test]
     fn a_warning_comes_before_the_context_is_full() {
@@ -255,6 +408,7 @@ mod tests {
         assert_eq!(room(500, 0), Room::Enough);
         let parts = PromptParts { system: 30, history: 0, message: 470 };
         let alone = RoutingDecision { prompt_tokens: 500, context_limit: 500, parts: Some(parts), ..decision() };
-        assert_eq!(Room::of(&alone), Room::TooLong);
+        // A quarter is left for an answer.
+        assert_eq!(Room::of(&alone), Room::TooLong(125));
     }
 }

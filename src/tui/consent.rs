@@ -13,9 +13,9 @@ use super::event::Effect;
 use super::keys::Action;
 use super::state::State;
 use super::text::sanitize::one_line;
-use super::update::{return_queue, submit_now};
+use super::update::{refuse, return_queue, submit_now, too_long};
 
-/// What the message at the head of the queue waits for.
+/// What the message at the head of the queue waits for. The router is asked also where it may be too long for its lane.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Gate {
     /// Nothing, besides the engine.
@@ -77,9 +77,13 @@ pub fn weighed(state: &mut State, result: Result<RoutingDecision, String>, now: 
         return;
     }
     match result {
-        Ok(decision) if decision.lane == LaneId::Remote => ask(state),
+        Ok(decision) => match too_long(&decision) {
+            Some(objection) => refuse(state, objection, now),
+            None if decision.lane == LaneId::Remote && is_undecided(state) => ask(state),
+            None => release(state, now, effects),
+        },
         // What is wrong with it, the engine will say.
-        Ok(_) | Err(_) => release(state, now, effects),
+        Err(_) => release(state, now, effects),
     }
 }
 

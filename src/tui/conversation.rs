@@ -205,7 +205,6 @@ impl Conversation {
     }
 
     /// The turns as the model should see them. A question that got no answer at all is left out.
-    #[cfg(test)]
     pub fn messages(&self) -> Vec<ChatMessage> {
         self.messages_above(self.blocks.len())
     }

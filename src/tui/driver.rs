@@ -358,6 +358,11 @@ impl Driver {
                     self.ask_router(request, move |result| Event::Previewed { revision, result })?;
                 }
             }
+            Effect::CountConversation { number, request } => {
+                if self.backend.as_ref().is_some_and(|backend| backend.previews()) {
+                    self.ask_router(request, move |result| Event::ConversationCounted { number, result })?;
+                }
+            }
             Effect::Weigh(request) => self.ask_router(request, Event::Weighed)?,
             Effect::Race { number, plan } => {
                 let sender = self.sender.clone();

@@ -51,6 +51,11 @@ pub enum Event {
         revision: u64,
         result: Result<RoutingDecision, String>,
     },
+    /// What the conversation of this number takes as it stands.
+    ConversationCounted {
+        number: u64,
+        result: Result<RoutingDecision, String>,
+    },
     /// What the running answer took; comes just before its end, or after it was cancelled.
     Billed(Box<Bill>),
     /// What the router said about the message that waits at the head of the queue.
@@ -130,6 +135,11 @@ pub enum Effect {
     /// Ask the router, off this thread; answered by `Event::Previewed`.
     Preview {
         revision: u64,
+        request: ChatRequest,
+    },
+    /// Ask the router likewise about the conversation without a new message; answered by `Event::ConversationCounted`.
+    CountConversation {
+        number: u64,
         request: ChatRequest,
     },
     /// Ask the router likewise; answered by `Event::Weighed`.

@@ -1,5 +1,5 @@
-//! Where everything stands on a screen of a given size. Pure; knows no content but the number of lines that are typed,
-//! and whether a reader wants panels beside or above the conversation.
+//! Where everything stands on a screen of a given size. Pure; knows no content but the number of lines that are typed and
+//! said, and whether a reader wants panels beside or above the conversation.
 //!
 //! ```text
 //! wide: title             medium: title        small: status
@@ -27,9 +27,9 @@ pub struct Layout {
     pub strip: Rect,
     pub top_rule: Rect,
     pub conversation: Rect,
-    /// Between conversation and panels.
     /// Below the conversation, while a command is typed.
     pub palette: Rect,
+    /// Between conversation and panels.
     pub divider: Rect,
     pub panels: Rect,
     pub bottom_rule: Rect,
@@ -46,17 +46,35 @@ const TEXT_MARGIN: u16 = 2;
 /// Longer lines are hard to read.
 const TEXT_COLUMNS: u16 = 110;
 
+/// How many rows there are of what comes and goes.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Wants {
+    pub typed: usize,
+    pub queued: usize,
+    /// What is said for a moment: in the footer, or on a small screen in the place of the status line.
+    pub said: usize,
+    pub has_panels: bool,
+}
+
+impl Mode {
+    pub fn of(columns: u16, rows: u16) -> Self {
+        match (columns, rows) {
+            (100.., 16..) => Self::Wide,
+            (60.., 18..) => Self::Medium,
+            _ => Self::Small,
+        }
+    }
+}
+
 impl Layout {
-    pub fn new(columns: u16, rows: u16, typed_lines: usize, queued: usize, has_panels: bool) -> Self {
-        let mode = match (columns, rows) {
-            (100.., 16..) => Mode::Wide,
-            (60.., 18..) => Mode::Medium,
-            _ => Mode::Small,
-        };
+    pub fn new(columns: u16, rows: u16, wants: Wants) -> Self {
+        let Wants { typed, queued, said, has_panels } = wants;
+        let mode = Mode::of(columns, rows);
         let roomy = mode != Mode::Small;
         let row = |y: u16, height: u16| Rect::new(0, y, columns, height);
 
-        let title = u16::from(rows >= 3);
+        let said = u16::try_from(said).unwrap_or(u16::MAX).clamp(1, if rows >= 8 { 3 } else { 1 });
+        let title = if roomy { 1 } else { said.min(rows.saturating_sub(2)) };
         let strip = match mode {
             _ if !has_panels => 0,
             Mode::Medium if rows >= 20 => 3,
@@ -64,11 +82,11 @@ impl Layout {
             _ => 0,
         };
         let top_rule = u16::from(roomy);
-        let footer = u16::from(roomy);
+        let footer = if roomy { said } else { 0 };
         let bottom_rule = u16::from(rows >= 5);
-        let typed = u16::try_from(typed_lines).unwrap_or(u16::MAX);
+        let typed = u16::try_from(typed).unwrap_or(u16::MAX);
         let composer = typed.clamp(1, (rows / 4).clamp(1, 8)).min(rows);
-        let queue = u16::try_from(queued).unwrap_or(u16::MAX).min(if rows >= 8 { 3.min(rows / 8) } else { 0 });
+        let queue = u16::try_from(queued).unwrap_or(u16::MAX).min(if rows >= 8 { 3.min(rows / 7) } else { 0 });
         let fixed = title + strip + top_rule + bottom_rule + queue + composer + footer;
         let body = rows.saturating_sub(fixed);
 
@@ -127,19 +145,32 @@ mod tests {
 
     #[test]
     fn the_three_sizes_of_the_design() {
-        assert_eq!(Layout::new(120, 36, 1, 0, true).mode, Mode::Wide);
-        assert_eq!(Layout::new(80, 24, 1, 0, true).mode, Mode::Medium);
-        let small = Layout::new(50, 15, 1, 0, true);
+        let wants = Wants { typed: 1, has_panels: true, ..Wants::default() };
+        assert_eq!(Layout::new(120, 36, wants).mode, Mode::Wide);
+        assert_eq!(Layout::new(80, 24, wants).mode, Mode::Medium);
+        let small = Layout::new(50, 15, wants);
         assert_eq!((small.mode, small.title.height, small.conversation.height), (Mode::Small, 1, 12));
+    }
+
+    #[test]
+    fn what_is_said_takes_rows_of_the_conversation() {
+        let wants = |said| Wants { typed: 1, said, has_panels: true, ..Wants::default() };
+        for (columns, rows) in [(120, 36), (80, 24), (50, 15)] {
+            let [quiet, talks] = [1, 3].map(|said| Layout::new(columns, rows, wants(said)));
+            assert_eq!(talks.conversation.height + 2, quiet.conversation.height);
+            assert_eq!(talks.footer.height + talks.title.height, quiet.footer.height + quiet.title.height + 2);
+            assert_eq!(Layout::new(columns, rows, wants(9)), talks);
+        }
+        assert_eq!(Layout::new(20, 5, wants(3)), Layout::new(20, 5, wants(0)));
     }
 
     proptest! {
         #[test]
         fn nothing_overlaps_or_leaves_the_screen(
-            columns in 0u16..300, rows in 0u16..100, typed in 0usize..5000, queued in 0usize..10, offered in 0u16..12,
-            has_panels: bool
+            columns in 0u16..300, rows in 0u16..100, typed in 0usize..5000, queued in 0usize..10, said in 0usize..6,
+            offered in 0u16..12, has_panels: bool
         ) {
-            let mut l = Layout::new(columns, rows, typed, queued, has_panels);
+            let mut l = Layout::new(columns, rows, Wants { typed, queued, said, has_panels });
             l.make_room(offered);
             let parts = [l.title, l.strip, l.top_rule, l.conversation, l.palette, l.divider, l.panels, l.bottom_rule, l.queue,
                 l.composer, l.footer];

@@ -30,6 +30,7 @@ mod held;
 mod help;
 mod history_file;
 mod input;
+mod joined;
 mod keymap;
 mod keys;
 mod layout;
@@ -55,6 +56,7 @@ mod replay;
 #[cfg(test)]
 mod replay_tests;
 mod skin;
+mod standing;
 mod state;
 mod strip;
 mod switch;

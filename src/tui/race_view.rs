@@ -13,7 +13,7 @@ use crate::race::verdict::{Measure, sentences};
 use crate::race::{Order, Racer, Standing, is_loading};
 
 use super::composer_view;
-use super::layout::{Layout, Mode};
+use super::layout::Mode;
 use super::race::RaceScreen;
 use super::skin::{Skin, Text, pad_left, pad_right, width};
 use super::state::State;
@@ -60,7 +60,7 @@ struct Parts {
 impl Parts {
     fn new(state: &State, skin: &Skin, area: Rect) -> Option<Self> {
         let screen = state.race.as_ref()?;
-        let mode = Layout::new(area.width, area.height, 1, 0, true).mode;
+        let mode = Mode::of(area.width, area.height);
         let columns = usize::from(area.width);
         let has_why = area.height >= 12;
         let mut top = vec![title(state, screen, skin, columns, has_why)];

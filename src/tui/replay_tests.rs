@@ -7,7 +7,7 @@ use pretty_assertions::assert_eq;
 
 use super::chats::News;
 use super::event::{Effect, Event};
-use super::fixtures::{Desk, bill, sample, snapshot};
+use super::fixtures::{Desk, bill, decision, sample, snapshot};
 use super::record::ScreenRecorder;
 use super::replay::Replay;
 use super::view::tests::{render, screens, text};
@@ -376,6 +376,8 @@ fn what_was_attached_stays_out_of_a_recording() {
     let (recording, _) = recorded(|desk| {
         desk.event(Event::Paste("secret ".repeat(2000)));
         desk.send(" what is it?");
+        // A long message is counted before it goes.
+        desk.event(Event::Weighed(Ok(decision())));
         desk.token("A word.");
         desk.finish(FinishReason::Stop);
         (0..2).for_each(|_| alt(desk, KeyCode::Up));

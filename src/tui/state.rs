@@ -13,13 +13,14 @@ use super::chats::{Ask, ChatList, Chats};
 use super::clipboard::Connection;
 use super::completion::Completion;
 use super::composer::{Composer, Draft};
+use super::composer_view;
 use super::consent::{Consent, Gate};
 use super::conversation::{Block, Conversation};
 use super::frames::Pace;
 use super::held::Held;
 use super::keymap::Keymap;
 use super::keys::Context;
-use super::layout::Layout;
+use super::layout::{Layout, Wants};
 use super::looks::Looks;
 use super::page::Page;
 use super::palette::Depth;
@@ -27,6 +28,7 @@ use super::panels::{self, Panel, Shown};
 use super::picker::Picker;
 use super::race::RaceScreen;
 use super::replay::Replay;
+use super::standing::Standing;
 use super::text::sanitize::one_line;
 use super::writing::Writing;
 
@@ -117,6 +119,7 @@ pub struct State {
     /// Those in force.
     pub prices: Option<Prices>,
     pub preview: Preview,
+    pub standing: Standing,
     /// When to look at the engine again.
     pub refresh: Option<Instant>,
     pub overlay: Option<Overlay>,
@@ -172,6 +175,7 @@ impl State {
             spent: Total::default(),
             prices: None,
             preview: Preview::default(),
+            standing: Standing::default(),
             refresh: None,
             overlay: None,
             panels: Shown::default(),
@@ -279,8 +283,13 @@ impl State {
     }
 
     pub fn layout(&mut self) -> Layout {
-        let typed = self.composer.lines(self.composer_columns()).len();
-        let mut layout = Layout::new(self.columns, self.rows, typed, self.queue.len(), !self.panels.hidden);
+        let wants = Wants {
+            typed: self.composer.lines(self.composer_columns()).len(),
+            queued: composer_view::queue_rows(self),
+            said: composer_view::said_rows(self),
+            has_panels: !self.panels.hidden,
+        };
+        let mut layout = Layout::new(self.columns, self.rows, wants);
         if self.page().is_none() {
             let rows = layout.conversation.height;
             let offered = self.writing.offer.as_ref().map_or(0, |offer| offer.rows(rows));

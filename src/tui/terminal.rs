@@ -23,6 +23,7 @@ use ratatui::backend::CrosstermBackend;
 use ratatui::layout::Rect;
 use ratatui::{Frame, TerminalOptions, Viewport};
 
+use super::joined::{self, Careful};
 use super::platform;
 use crate::log_file;
 
@@ -47,14 +48,14 @@ pub struct Painter {
     bytes: FrameBytes,
     /// A new size, or the old one again: the next frame begins with an empty screen.
     anew: Option<Rect>,
-    terminal: ratatui::Terminal<CrosstermBackend<FrameBytes>>,
+    terminal: ratatui::Terminal<Careful<CrosstermBackend<FrameBytes>>>,
 }
 
 impl Painter {
     pub fn new(columns: u16, rows: u16) -> io::Result<Self> {
         let bytes = FrameBytes::default();
         let viewport = Viewport::Fixed(Rect::new(0, 0, columns, rows));
-        let backend = CrosstermBackend::new(bytes.clone());
+        let backend = Careful(CrosstermBackend::new(bytes.clone()));
         Ok(Self {
             bytes,
             anew: None,
@@ -69,6 +70,10 @@ impl Painter {
             // Not `clear`, which asks the terminal where its cursor is.
             Some(area) => self.terminal.resize(area),
             None => Ok(()),
+        };
+        let draw = |frame: &mut Frame<'_>| {
+            draw(frame);
+            joined::mark(frame.buffer_mut());
         };
         let drawn = drawn.and_then(|()| self.terminal.draw(draw).map(|_| ()));
         queue!(self.bytes, EndSynchronizedUpdate)?;

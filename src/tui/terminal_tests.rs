@@ -91,6 +91,32 @@ fn markdown_of_all_scripts_is_the_buffer() {
     }
 }
 
+/// The emulator gives each part of a syllable a cell, and a vowel none, where we count columns of the whole.
+#[test]
+fn no_half_of_a_joined_syllable_is_left() {
+    let lines = ["क्ष नमस्ते हिन्दी|", "ab", "கொள்ளு தமிழ்|", "a b c d e f g h i j|", "กำลัง ทำ|", "日本 क्षि|", ""];
+    for (first, second) in lines.iter().flat_map(|first| lines.iter().map(move |second| (*first, *second))) {
+        let mut emulator = Emulator::new(30, 2);
+        // What stands right of it is at its place, and what comes in its place stands alone.
+        for text in [first, second, "x y", first, ""] {
+            let draw = |frame: &mut Frame<'_>| {
+                frame.buffer_mut().set_string(1, 0, text, ratatui::style::Style::default());
+                frame.buffer_mut().set_string(25, 0, "edge", ratatui::style::Style::default());
+            };
+            emulator.parser.process(&emulator.painter.frame(draw).unwrap());
+            let row = emulator.parser.screen().contents();
+            let row = row.lines().next().unwrap();
+            let shown: String = row.split_whitespace().collect();
+            assert!(shown.ends_with("edge"), "{row:?}");
+            let expected: String = format!("{text}edge").split_whitespace().collect();
+            assert!(shown.chars().all(|c| expected.contains(c)), "{shown:?} of {text:?} after {first:?}");
+            if text.is_ascii() {
+                assert_eq!(shown, expected, "after {first:?} and {second:?}");
+            }
+        }
+    }
+}
+
 #[test]
 fn a_new_size_draws_everything() {
     let mut desk = Desk::ready();

@@ -60,11 +60,15 @@ fn figures(state: &State, skin: &Skin, gap: &str, columns: usize, labels: bool) 
             parts.push(Line::from(vec![skin.dim("p95 "), skin.number(format::duration(summary.p95))]));
         }
         let context = answer.and_then(Answer::context);
+        let counted = state.standing.counted().map(|counted| (counted.prompt_tokens, counted.context_limit));
+        let context = context.or(counted);
         let limit = context.map(|(_, limit)| limit).or(state.active_lane().map(|lane| lane.context_limit));
         if let Some(limit) = limit {
-            let used = context.map_or(0, |(used, _)| used);
+            let is_empty = state.chats.tree.head().is_none();
+            let used = context.map(|(used, _)| used).or(is_empty.then_some(0));
+            let used = used.map_or_else(|| skin.glyphs.absent.to_owned(), |used| used.to_string());
             let limit = limit.to_string();
-            let used = pad_left(&used.to_string(), if labels { limit.len() } else { 0 });
+            let used = pad_left(&used, if labels { limit.len() } else { 0 });
             parts.push(Line::from(vec![skin.number(used), skin.dim(format!("/{limit}"))]));
         }
     }

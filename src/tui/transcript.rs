@@ -10,7 +10,7 @@ use super::answer::Phase;
 use super::chats::view as chats;
 use super::conversation::{AnswerHeader, Block, Kind, Level, Row};
 use super::format;
-use super::layout::Layout;
+use super::layout::Mode;
 use super::panels;
 use super::skin::{Skin, Text, width};
 use super::state::{EngineState, State};
@@ -23,8 +23,8 @@ pub fn draw(state: &State, skin: &Skin, area: Rect, seconds_loading: u64, buffer
         return;
     }
     if state.conversation.is_empty() {
-        let layout = Layout::new(state.columns, state.rows, 1, 0, !state.panels.hidden);
-        let lines = opening(state, skin, seconds_loading, area.width.into(), !layout.panels.is_empty());
+        let wide = Mode::of(state.columns, state.rows) == Mode::Wide && !state.panels.hidden;
+        let lines = opening(state, skin, seconds_loading, area.width.into(), wide);
         return draw_centred(&lines, skin, area, buffer);
     }
     let rows = state.conversation.visible();

@@ -41,7 +41,7 @@ pub fn draw(state: &mut State, skin: &Skin, now: Instant, frame: &mut Frame<'_>)
     draw_palette(state, skin, &layout, buffer);
     composer_view::draw_queue(state, skin, layout.queue, buffer);
     let cursor = composer_view::draw(state, skin, layout.composer, buffer);
-    if !layout.footer.is_empty() {
+    if !layout.footer.is_empty() && !draw_said(state, skin, layout.footer, buffer) {
         let line = composer_view::footer(state, skin, &layout, layout.footer.width.into());
         buffer.set_line(layout.footer.x, layout.footer.y, &line, layout.footer.width);
     }
@@ -87,12 +87,22 @@ fn draw_title(state: &State, skin: &Skin, layout: &Layout, buffer: &mut Buffer) 
     let line = match layout.mode {
         Mode::Wide | Mode::Medium => title::line(state, skin, columns),
         // Without a footer, this is where something is said.
-        Mode::Small => match composer_view::message(state, skin) {
-            Some(message) => skin.fit(message, columns),
+        Mode::Small if draw_said(state, skin, area, buffer) => return,
+        Mode::Small => match composer_view::keys(state, skin).or_else(|| composer_view::small_preview(state, skin)) {
+            Some(line) => skin.fit(line, columns),
             None => title::status(state, skin, columns),
         },
     };
     buffer.set_line(area.x, area.y, &line, area.width);
+}
+
+/// Whether there was something to say.
+fn draw_said(state: &State, skin: &Skin, area: Rect, buffer: &mut Buffer) -> bool {
+    let lines = composer_view::said(state, skin, area.width.into(), area.height.into());
+    for (y, line) in (area.y..area.bottom()).zip(&lines) {
+        buffer.set_line(area.x, y, line, area.width);
+    }
+    !lines.is_empty()
 }
 
 /// The thin lines: above and below the conversation, and between it and the panels.

@@ -65,14 +65,19 @@ fn conversation() -> Desk {
     let mut desk = Desk::ready();
     desk.stream();
     desk.finish(FinishReason::Stop);
-    desk.send("And of Italy?");
-    desk.route();
-    desk.token("Rome.");
-    desk.finish(FinishReason::Stop);
-    desk.send("/regenerate");
-    desk.route();
-    desk.token("The capital of Italy is Rome, on the Tiber.");
-    desk.finish(FinishReason::Stop);
+    for (question, words) in
+        [("And of Italy?", "Rome. |It |is old."), ("/regenerate", "The capital of Italy |is Rome, |on the Tiber.")]
+    {
+        desk.send(question);
+        desk.route();
+        desk.prefill(1000);
+        desk.wait(2000);
+        for word in words.split('|') {
+            desk.token(word);
+            desk.wait(10);
+        }
+        desk.finish(FinishReason::Stop);
+    }
     desk
 }
 
@@ -257,6 +262,7 @@ fn a_server_answers() {
         let mut desk = asking();
         desk.key(KeyCode::Char('y'));
         desk.generation(GenerationEvent::Routed(outgrown_decision()));
+        desk.generation(GenerationEvent::PrefillProgress(PrefillProgress { done: 20_000, total: 20_000, reused: 0 }));
         desk.wait(800);
         for word in ["All three ", "ask for ", "more time."] {
             desk.token_on(LaneId::Remote, word);

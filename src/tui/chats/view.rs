@@ -70,7 +70,7 @@ pub fn footer(state: &State, skin: &Skin, columns: usize) -> Option<Text> {
             [
                 "Enter keeps it as another version, nobody is asked; Esc leaves it",
                 "Enter keeps it as another version; Esc leaves it",
-                "Enter keeps it, Esc leaves it",
+                "Enter keeps, Esc leaves it",
             ],
         ),
         Redo::Again(_) | Redo::Continue(_) => return None,

@@ -11,6 +11,7 @@ use crate::store::{LongPiece, Shown};
 
 use super::super::format;
 use super::super::text::sanitize;
+use super::motion;
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Draft {
@@ -180,6 +181,19 @@ impl Draft {
         out + &self.text[at..]
     }
 
+    /// With its text changed, but for the labels. What comes must be safe to show.
+    pub fn map(&self, change: impl Fn(&str) -> String) -> Self {
+        let mut out = Self::default();
+        let mut at = 0;
+        for unit in &self.units {
+            out.text.push_str(&change(&self.text[at..unit.start]));
+            out.insert_unit(out.text.len(), unit.inset.clone(), &self.text[unit.range()]);
+            at = unit.end;
+        }
+        out.text.push_str(&change(&self.text[at..]));
+        out
+    }
+
     /// Puts plain text in, which must be safe to show.
     pub fn insert(&mut self, at: usize, text: &str) {
         self.text.insert_str(at, text);
@@ -286,6 +300,40 @@ impl From<&str> for Draft {
 impl From<String> for Draft {
     fn from(raw: String) -> Self {
         Self::from(raw.as_str())
+    }
+}
+
+/// A draft's text with each unit as one character, for what counts characters and words.
+#[derive(Debug)]
+pub struct Folded {
+    pub text: String,
+    /// Where each unit stands there, and where its label stands in the draft.
+    units: Vec<(usize, Range<usize>)>,
+}
+
+impl Folded {
+    pub fn of(draft: &Draft) -> Self {
+        let mut folded = Self { text: String::new(), units: Vec::new() };
+        let mut at = 0;
+        for unit in &draft.units {
+            folded.text.push_str(&draft.text[at..unit.start]);
+            folded.units.push((folded.text.len(), unit.range()));
+            folded.text.push(motion::UNIT);
+            at = unit.end;
+        }
+        folded.text.push_str(&draft.text[at..]);
+        folded
+    }
+
+    /// Where a place of the draft is, which must be in no unit.
+    pub fn inner(&self, at: usize) -> usize {
+        let before = self.units.iter().rfind(|(_, range)| range.end <= at);
+        before.map_or(at, |(inner, range)| inner + motion::UNIT.len_utf8() + at - range.end)
+    }
+
+    pub fn outer(&self, at: usize) -> usize {
+        let before = self.units.iter().rfind(|(inner, _)| inner + motion::UNIT.len_utf8() <= at);
+        before.map_or(at, |(inner, range)| range.end + at - inner - motion::UNIT.len_utf8())
     }
 }
 

@@ -21,7 +21,7 @@ use undo::{Change, Undo};
 
 pub use draft::{Draft, Inset, mention};
 pub use motion::Motion;
-pub use vi::Vi;
+pub use vi::{Mode, Vi};
 
 #[derive(Debug, Clone, Default)]
 pub struct Composer {
@@ -187,6 +187,7 @@ impl Composer {
             if self.cursor >= range.end {
                 self.cursor = self.cursor.saturating_add_signed(moved);
             }
+            self.vi.iter_mut().for_each(|vi| vi.text_moved(range.end, moved));
             self.revision += 1;
         }
     }
@@ -348,6 +349,7 @@ impl Composer {
     fn changed(&mut self) {
         self.revision += 1;
         self.wanted_column = None;
+        self.vi.iter_mut().for_each(Vi::text_changed);
     }
 
     fn target(&self, motion: Motion) -> usize {

@@ -2,6 +2,9 @@
 
 use unicode_segmentation::{GraphemeCursor, UnicodeSegmentation};
 
+/// Stands for a thing that is no text: a word of its own.
+pub const UNIT: char = '\u{fffc}';
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Motion {
     Left,
@@ -89,6 +92,31 @@ pub fn target(text: &str, at: usize, motion: Motion) -> usize {
     }
 }
 
+const BRACKETS: [(char, char); 3] = [('(', ')'), ('[', ']'), ('{', '}')];
+
+/// The bracket that belongs to the one at `at` or to the next one in the line; `at` where there is none.
+pub fn bracket(text: &str, at: usize) -> usize {
+    let kind = |c: char| BRACKETS.into_iter().find(|(open, close)| c == *open || c == *close);
+    let line = text[at..line_end(text, at)].char_indices();
+    let Some((place, here, (open, close))) = line.filter_map(|(offset, c)| Some((at + offset, c, kind(c)?))).next()
+    else {
+        return at;
+    };
+    let (same, other) = if here == open { (open, close) } else { (close, open) };
+    let mut depth = 0usize;
+    let mut belongs = |c: char| {
+        depth += usize::from(c == same);
+        depth -= usize::from(c == other);
+        depth == 0
+    };
+    let found = if here == open {
+        text[place..].char_indices().find(|(_, c)| belongs(*c)).map(|(offset, _)| place + offset)
+    } else {
+        text[..place + close.len_utf8()].char_indices().rev().find(|(_, c)| belongs(*c)).map(|(found, _)| found)
+    };
+    found.unwrap_or(at)
+}
+
 pub fn next(text: &str, at: usize) -> usize {
     GraphemeCursor::new(at, text.len(), true).next_boundary(text, 0).ok().flatten().unwrap_or(at)
 }
@@ -110,11 +138,13 @@ enum Class {
     Space,
     Word,
     Sign,
+    Unit,
 }
 
 fn class_of(c: char) -> Class {
     match c {
         c if c.is_whitespace() => Class::Space,
+        UNIT => Class::Unit,
         c if c.is_alphanumeric() || c == '_' => Class::Word,
         // Combining marks and joiners go with what they stand on.
         '\u{300}'..='\u{36f}' | '\u{200d}' => Class::Word,

@@ -55,6 +55,17 @@ impl Undo {
         self.last = None;
     }
 
+    /// Steps that can be taken back.
+    pub fn depth(&self) -> usize {
+        self.past.len()
+    }
+
+    /// What was done since there were so many steps is one.
+    pub fn join(&mut self, steps: usize) {
+        self.past.truncate(steps + 1);
+        self.last = None;
+    }
+
     pub fn forget(&mut self) {
         *self = Self::default();
     }

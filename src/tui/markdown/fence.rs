@@ -9,6 +9,8 @@ pub struct Fence {
     pub language: String,
     /// Its lines without their ends and without what a list or a quote around them puts in front.
     pub lines: Vec<Range<usize>>,
+    /// Those that the text says otherwise, by their numbers.
+    pub own: Vec<(usize, String)>,
     /// With its fences.
     pub source: Range<usize>,
 }

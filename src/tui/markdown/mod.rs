@@ -5,6 +5,7 @@
 //! definition of a link that an earlier block may name, and the second definition of one name. So the rows are always
 //! those of a reading of the whole text, which the tests hold them against.
 
+mod code;
 mod fence;
 mod highlight;
 mod inline;
@@ -149,6 +150,21 @@ impl Markdown {
         &self.fences
     }
 }
+
+/// The code of a text's blocks, those within fences and those that are indented, in their order.
+pub fn code_blocks(text: &str) -> Vec<String> {
+    let mut markdown = Markdown::default();
+    markdown.update(text, COLUMNS);
+    let code = |fence: &Fence| {
+        let own = |number| fence.own.iter().find(|(own, _)| *own == number).map(|(_, line)| line.as_str());
+        let lines = fence.lines.iter().enumerate();
+        lines.map(|(number, line)| own(number).unwrap_or(&text[line.clone()]).to_owned() + "\n").collect()
+    };
+    markdown.fences.iter().map(code).collect()
+}
+
+/// Where the rows do not matter.
+const COLUMNS: usize = 80;
 
 /// Labels are the same whatever their case and their space.
 fn label(name: &str) -> String {

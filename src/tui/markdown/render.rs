@@ -9,6 +9,7 @@ use pulldown_cmark::{CodeBlockKind, Event, HeadingLevel, Tag, TagEnd};
 
 use super::super::text::rows::{Content, Piece, Role, Rows, Sign, Style};
 use super::super::text::{width, wrap};
+use super::code::Code;
 use super::fence::{self, Fence};
 use super::inline::Inline;
 use super::table::{Table, TableRow};
@@ -68,13 +69,6 @@ struct Link {
     url: String,
     /// Where its text begins.
     at: usize,
-}
-
-#[derive(Debug)]
-struct Code {
-    language: String,
-    lines: Vec<(Range<usize>, Option<String>)>,
-    fenced: bool,
 }
 
 impl<'t> Renderer<'t> {
@@ -145,7 +139,7 @@ impl<'t> Renderer<'t> {
                     }
                     CodeBlockKind::Indented => (String::new(), false),
                 };
-                self.code = Some(Code { language, lines: Vec::new(), fenced });
+                self.code = Some(Code::new(language, fenced));
             }
             Tag::List(first) => {
                 self.open(range.start);
@@ -351,18 +345,8 @@ impl<'t> Renderer<'t> {
     }
 
     fn code_text(&mut self, text: &str, range: Range<usize>) {
-        let Some(code) = &mut self.code else { return };
-        let verbatim = self.text.get(range.clone()) == Some(text);
-        let mut start = range.start;
-        for line in text.split_inclusive('\n') {
-            let end = start + line.len();
-            let bare = line.strip_suffix('\n').unwrap_or(line);
-            if verbatim {
-                code.lines.push((start..start + bare.len(), None));
-            } else {
-                code.lines.push((range.clone(), Some(bare.to_owned())));
-            }
-            start = end;
+        if let Some(code) = &mut self.code {
+            code.push(text, range, self.text);
         }
     }
 
@@ -379,8 +363,9 @@ impl<'t> Renderer<'t> {
             let at = source.end.saturating_sub(1).max(source.start);
             self.push_row(at, vec![Piece::sign(Sign::Rule, room, Role::Border, at)]);
         }
-        let lines = code.lines.into_iter().map(|(line, _)| line).collect();
-        self.fences.push(Fence { language: code.language, lines, source: source.clone() });
+        let (lines, own): (Vec<_>, Vec<_>) = code.lines.into_iter().unzip();
+        let own = own.into_iter().enumerate().filter_map(|(number, own)| Some((number, own?))).collect();
+        self.fences.push(Fence { language: code.language, lines, own, source: source.clone() });
     }
 
     /// The containers whose marks there is room for, the innermost always, and where they begin.

@@ -270,3 +270,22 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn code_is_what_stands_in_the_blocks() {
+    for (text, expected) in [
+        ("no `code`", &[][..]),
+        (
+            "```rs\nlet x;\n\n\tlet y;\n```\nand\n\n    indented\n\n    more\n",
+            &["let x;\n\n\tlet y;\n", "indented\n\nmore\n"],
+        ),
+        ("> ~~~\n> quoted\n> ~~~", &["quoted\n"]),
+        ("- a\n\n  ```\n  in a list\n  ```", &["in a list\n"]),
+        ("-\t\tcode", &["  code\n"]),
+        ("```\r\none\r\ntwo\r\n```\r\n", &["one\ntwo\n"]),
+        ("```\n```", &[""]),
+        ("```\nopen", &["open\n"]),
+    ] {
+        assert_eq!(code_blocks(text), expected, "{text:?}");
+    }
+}

@@ -4,7 +4,7 @@
 use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 
-use crate::engine::{LaneId, LaneState};
+use crate::engine::{LaneId, LaneState, RoutingDecision};
 
 use super::super::skin::{Skin, Text, pad_left, pad_right};
 use super::super::state::State;
@@ -25,9 +25,9 @@ struct Fill {
 }
 
 impl Fill {
-    /// Of what is typed, where that was weighed; else of the running or last answer.
+    /// Of what is typed, where that was weighed; else of the running or last answer, or of the conversation that was opened.
     fn of(state: &State) -> Option<Self> {
-        let (decision, answer) = state.decision()?;
+        let Some((decision, answer)) = state.decision() else { return state.standing.counted().map(Self::standing) };
         let parts = decision.parts;
         let limit = answer.and_then(|answer| answer.context()).map_or(decision.context_limit, |(_, limit)| limit);
         Some(Self {
@@ -36,6 +36,14 @@ impl Fill {
             answer: answer.map_or(0, |answer| answer.tokens),
             limit,
         })
+    }
+
+    /// All that was said is history.
+    fn standing(counted: &RoutingDecision) -> Self {
+        let (prompt, limit) = (counted.prompt_tokens, counted.context_limit);
+        let system = counted.parts.map(|parts| parts.system);
+        let history = prompt - system.unwrap_or(0).min(prompt);
+        Self { parts: [system, Some(history), Some(0)], prompt, answer: 0, limit }
     }
 
     fn free(&self) -> usize {

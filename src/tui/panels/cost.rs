@@ -70,7 +70,8 @@ fn answer(state: &State, skin: &Skin, columns: usize) -> Text {
             spans.extend(tokens(prompt as u64, answer.tokens as u64, skin));
             spans.push(skin.absent());
         }
-        (None, _) => spans.extend([skin.absent(), skin.dim(" no answer yet")]),
+        (None, Some(_)) => spans.extend([skin.absent(), skin.dim(" is not kept with the conversation")]),
+        (None, None) => spans.extend([skin.absent(), skin.dim(" no answer yet")]),
     }
     Line::from(spans)
 }

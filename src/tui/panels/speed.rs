@@ -78,6 +78,7 @@ pub fn prompt_line(answer: Option<&Answer>, skin: &Skin, columns: usize) -> Text
                 skin.number(reused.to_string()),
                 skin.dim(" reused"),
             ]),
+            None if answer.is_kept() => Line::from(skin.dim("no answer since it was opened")),
             None => Line::from(skin.absent()),
         },
     }

@@ -1,11 +1,10 @@
 //! `/copy`: what is copied, and what is said of the way it took.
 
-use pulldown_cmark::{CodeBlockKind, Event as Markdown, Options, Parser, Tag, TagEnd};
-
 use super::super::clipboard::{LONGEST_FOR_TERMINAL, Outcome, Way, harmless};
 use super::super::command::Copying;
 use super::super::conversation::Kind;
 use super::super::event::Effect;
+use super::super::markdown::code_blocks;
 use super::super::state::State;
 
 pub fn copy(state: &mut State, what: Copying, effects: &mut Vec<Effect>) {
@@ -28,24 +27,6 @@ fn chosen(state: &State, what: Copying) -> Result<String, String> {
         _ if count == 0 => Err("the last answer has no block of code".to_owned()),
         _ => Err(format!("the last answer has {count} blocks of code")),
     }
-}
-
-/// The code within fences, or indented, in the order of the text.
-fn code_blocks(markdown: &str) -> Vec<String> {
-    let mut blocks: Vec<String> = Vec::new();
-    let mut inside = false;
-    for event in Parser::new_ext(markdown, Options::all()) {
-        match event {
-            Markdown::Start(Tag::CodeBlock(CodeBlockKind::Fenced(_) | CodeBlockKind::Indented)) => {
-                inside = true;
-                blocks.push(String::new());
-            }
-            Markdown::End(TagEnd::CodeBlock) => inside = false,
-            Markdown::Text(text) if inside => blocks.iter_mut().last().into_iter().for_each(|b| b.push_str(&text)),
-            _ => {}
-        }
-    }
-    blocks
 }
 
 /// What became of a copy.

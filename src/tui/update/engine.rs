@@ -60,6 +60,7 @@ pub fn on_event(state: &mut State, event: Event, now: Instant, effects: &mut Vec
                 state.preview.due = Some(now);
             }
         }
+        Event::ConversationCounted { number, result } => state.standing.note(number, result),
         Event::Billed(bill) => {
             if let Some(complaint) = &bill.complaint {
                 state.conversation.add(Kind::Notice(Level::Warning), complaint);

@@ -56,15 +56,15 @@ pub(super) fn on_key(state: &mut State, key: KeyEvent, now: Instant, effects: &m
 /// Letters act where they are not typed; one that does not says so.
 fn say_that_nothing_is_bound(state: &mut State, key: KeyEvent) {
     let of = match state.context() {
-        Context::Message => "a message",
-        Context::Token => "a token",
+        Context::Message => "the message",
+        Context::Token => "the token",
         _ => return,
     };
     if let KeyCode::Char(letter) = key.code
         && !key.modifiers.intersects(KeyModifiers::CONTROL | KeyModifiers::ALT)
     {
         let key = state.keys.say(Action::Escape);
-        state.hint = Some(format!("'{letter}' does nothing to {of}; {key} goes back to typing"));
+        state.hint = Some(format!("'{letter}' does nothing here; {key} leaves {of}"));
     }
 }
 

@@ -19,6 +19,7 @@ mod mouse;
 mod panels;
 mod race;
 mod replay;
+mod room;
 mod send;
 mod settings;
 mod writing;
@@ -28,8 +29,10 @@ use std::time::Instant;
 use super::completion::Completion;
 use super::event::{Effect, Event, Exit, Signal, SuspendedBy};
 use super::keys::Context;
+use super::standing;
 use super::state::{EngineState, QUIT_WINDOW, State};
 
+pub use room::{objection as too_long, refuse};
 pub use send::{return_queue, submit_now};
 
 pub fn update(state: &mut State, event: Event, now: Instant) -> Vec<Effect> {
@@ -82,12 +85,14 @@ pub fn update(state: &mut State, event: Event, now: Instant) -> Vec<Effect> {
         | Event::Generation(_)
         | Event::GenerationLost
         | Event::Previewed { .. }
+        | Event::ConversationCounted { .. }
         | Event::Billed(_)
         | Event::Weighed(_)
         | Event::Device(_) => engine::on_event(state, event, now, &mut effects),
     }
     effects.extend(state.composer.take_unsaved().into_iter().map(Effect::Remember));
     looks::follow(state);
+    standing::follow(state, &mut effects);
     chats::quit(state, &mut effects);
     effects
 }

@@ -15,6 +15,7 @@ use super::super::writing::Writing;
 use super::chats;
 use super::commands::run_command;
 use super::engine;
+use super::room;
 use super::writing;
 
 /// The composer's text may have changed.
@@ -76,6 +77,12 @@ pub(super) fn send(state: &mut State, now: Instant, effects: &mut Vec<Effect>) {
     if writing::waits_for_files(state, effects) {
         return;
     }
+    let weighed = room::weighed_already(state);
+    if let Some(objection) = weighed.and_then(room::objection) {
+        state.hint = Some(objection);
+        return;
+    }
+    let fits = weighed.is_some();
     let message = state.composer.take();
     state.writing = Writing::default();
     state.preview.shown = None;
@@ -83,14 +90,14 @@ pub(super) fn send(state: &mut State, now: Instant, effects: &mut Vec<Effect>) {
     state.conversation.follow();
     if state.busy() || state.snapshot().is_none() || state.gate != Gate::Open {
         state.queue.push(message);
-    } else {
-        submit(state, &message, now, effects);
+    } else if !consent::hold(state, &message, effects) && (fits || !room::hold(state, &message, effects)) {
+        submit_now(state, &message, now, effects);
     }
 }
 
 /// Sends what was typed, unless a person has to be asked; there must be an engine and no running answer.
 pub(super) fn submit(state: &mut State, typed: &Draft, now: Instant, effects: &mut Vec<Effect>) {
-    if !consent::hold(state, typed, effects) {
+    if !consent::hold(state, typed, effects) && !room::hold(state, typed, effects) {
         submit_now(state, typed, now, effects);
     }
 }

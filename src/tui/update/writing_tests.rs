@@ -2,9 +2,10 @@ use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use pretty_assertions::assert_eq;
 
 use super::super::attach::{AttachError, FileText};
-use super::super::fixtures::{Desk, snapshot};
+use super::super::fixtures::{Desk, decision, snapshot};
+use super::super::state::Preview;
 use super::*;
-use crate::engine::{FinishReason, LaneId};
+use crate::engine::{FinishReason, LaneId, PromptParts, RoutingDecision, Rule};
 
 /// What was sent to the model last, as the user's.
 fn sent(effects: &[Effect]) -> Option<&str> {
@@ -69,17 +70,17 @@ fn a_long_paste_is_one_unit_and_sent_as_a_whole() {
 #[test]
 fn a_unit_is_deleted_and_put_back_as_one() {
     let mut desk = Desk::ready();
-    desk.event(Event::Paste("x".repeat(5000)));
+    desk.event(Event::Paste("x".repeat(2000)));
     desk.key(KeyCode::Backspace);
     assert_eq!(typed(&desk), "");
     desk.ctrl('7');
-    assert_eq!(typed(&desk), "[pasted 5.0 kB, est. 1,300 tokens]");
+    assert_eq!(typed(&desk), "[pasted 2.0 kB, est. 500 tokens]");
     desk.key(KeyCode::Left);
     desk.type_text("a");
     desk.ctrl('k');
     desk.ctrl('y');
     desk.ctrl('y');
-    assert_eq!(sent(&desk.key(KeyCode::Enter)), Some(format!("a{}", "x".repeat(10_000)).as_str()));
+    assert_eq!(sent(&desk.key(KeyCode::Enter)), Some(format!("a{}", "x".repeat(4_000)).as_str()));
 }
 
 #[test]
@@ -285,4 +286,50 @@ fn vi_keys_are_commands_after_escape() {
     desk.key(KeyCode::Esc);
     desk.key(KeyCode::Esc);
     assert!(!desk.state.busy());
+}
+
+/// Of the CPU's 8000 tokens 500 are for the answer.
+fn too_long() -> RoutingDecision {
+    let parts = PromptParts { system: 30, history: 0, message: 8704 };
+    RoutingDecision { prompt_tokens: 8734, parts: Some(parts), rule: Rule::LongestContext, ..decision() }
+}
+
+#[test]
+fn what_is_known_to_be_too_long_is_not_sent_and_stays() {
+    let mut desk = Desk::ready();
+    desk.type_text("long");
+    desk.state.preview = Preview { shown: Some(Ok(too_long())), ..Preview::default() };
+    assert_eq!(sent(&desk.key(KeyCode::Enter)), None);
+    assert_eq!(typed(&desk), "long");
+    assert_eq!(desk.state.hint.as_deref(), Some("not sent: 1,234 tokens over the 7,500 of cpu"));
+    assert!(!desk.state.busy() && desk.state.conversation.is_empty());
+    // What the router said of another text counts for nothing.
+    desk.type_text("er");
+    assert_eq!(sent(&desk.key(KeyCode::Enter)), Some("longer"));
+}
+
+#[test]
+fn what_may_be_too_long_is_counted_before_it_is_sent() {
+    let text = "word ".repeat(1600);
+    let weighs = |effects: &[Effect]| matches!(effects, [Effect::Weigh(_)]);
+    let mut desk = Desk::ready();
+    desk.event(Event::Paste(text.clone()));
+    assert!(weighs(&desk.key(KeyCode::Enter)));
+    assert_eq!(typed(&desk), "");
+    assert_eq!(sent(&desk.event(Event::Weighed(Ok(too_long())))), None);
+    assert_eq!(desk.state.composer.draft().sent(), text);
+    assert_eq!(desk.state.hint.as_deref(), Some("not sent: 1,234 tokens over the 7,500 of cpu"));
+    assert!(weighs(&desk.key(KeyCode::Enter)));
+    assert_eq!(sent(&desk.event(Event::Weighed(Ok(decision())))), Some(text.as_str()));
+    desk.finish(FinishReason::Stop);
+    // The router has counted while it was typed.
+    desk.event(Event::Paste(text.clone()));
+    desk.state.preview = Preview { shown: Some(Ok(decision())), ..Preview::default() };
+    assert_eq!(sent(&desk.key(KeyCode::Enter)), Some(text.as_str()));
+    // One that waits for another answer is counted when its turn comes.
+    desk.event(Event::Paste(text.clone()));
+    desk.key(KeyCode::Enter);
+    assert!(desk.finish(FinishReason::Stop).iter().any(|effect| matches!(effect, Effect::Weigh(_))));
+    // An error is the engine's to tell of.
+    assert_eq!(sent(&desk.event(Event::Weighed(Err("no lane".to_owned())))), Some(text.as_str()));
 }

@@ -126,7 +126,7 @@ pub(in super::super) fn keep_rewritten(state: &mut State, now: Instant, effects:
     select(state, id);
     let key = |action| state.keys.key(Context::Message, action).unwrap_or_default();
     let (more, older) = (key(Action::GoOn), key(Action::PreviousVersion));
-    state.hint = Some(format!("kept as another version; {more} goes on from it, {older} shows the old"));
+    state.hint = Some(format!("kept beside the old; {more} goes on, {older} goes back"));
 }
 
 /// Another answer to the question of this answer, or to this question.
@@ -208,14 +208,16 @@ fn delete_message(state: &mut State, id: u32, effects: &mut Vec<Effect>) {
         state.chats.tree.message(id).map(|message| one_line(&message.shown().chars().take(200).collect::<String>()));
     let room = usize::from(state.columns).saturating_sub(rest.len() + HINT_MARGIN + 3).min(30);
     let name = match words.as_deref() {
-        Some("") | None => "the message".to_owned(),
-        Some(words) => format!("'{}'", truncate(words, room, "...")),
+        Some(words) if !words.is_empty() && room >= FEWEST_WORDS => format!("'{}'", truncate(words, room, "...")),
+        _ => "it".to_owned(),
     };
     state.hint = Some(format!("{name} {rest}"));
 }
 
 /// Columns of the line below the composer that a hint does not have.
 const HINT_MARGIN: usize = 6;
+/// Columns that are worth the words of a message.
+const FEWEST_WORDS: usize = 10;
 
 /// Another message in the same place, with the newest that follows it.
 fn switch(state: &mut State, id: u32, step: isize, effects: &mut Vec<Effect>) {
