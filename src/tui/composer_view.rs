@@ -131,7 +131,11 @@ pub fn draw_queue(state: &State, skin: &Skin, area: Rect, buffer: &mut Buffer) {
     let mut rows = queue_lines(state, columns).into_iter().peekable();
     for y in area.y..area.bottom() {
         let Some((label, text)) = rows.next() else { break };
-        let text = if y + 1 == area.bottom() && rows.peek().is_some() { format!("{text} {}", skin.glyphs.ellipsis) } else { text };
+        let text = if y + 1 == area.bottom() && rows.peek().is_some() {
+            format!("{text} {}", skin.glyphs.ellipsis)
+        } else {
+            text
+        };
         let line = Line::from(vec![skin.dim(format!("   {label:6}  ")), skin.plain(text)]);
         buffer.set_line(area.x, y, &skin.fit(line, columns), area.width);
     }
