@@ -73,23 +73,28 @@ fn route(state: &State, skin: &Skin, columns: usize) -> Text {
         vec![skin.number(format!("{}+{}", decision.prompt_tokens, panels::route::room(decision))), skin.dim(" tok")];
     let change = answer.and_then(|answer| answer.change.as_ref());
     let over = |rejection: &&Rejection| rejection.context_limit > 0 && decision.needed_tokens > rejection.context_limit;
+    let rule = format!(", {}", decision.rule.explain());
     let why = if let Some(change) = change {
         let (sign, to) = (skin.glyphs.chosen, change.to);
-        let moved = format!("{sign} {to} from token {}", change.after_tokens + 1);
-        vec![format!("{sign} {to} {}", one_line(&change.reason)), moved, format!("{sign} {to} took over")]
+        let moved = format!(" {sign} {to} from token {}", change.after_tokens + 1);
+        vec![format!(" {sign} {to} {}", one_line(&change.reason)), moved, format!(" {sign} {to} took over")]
     } else if let Some(rejection) = decision.rejected.iter().find(over) {
-        vec![format!("{} {} too long", skin.glyphs.rejected, rejection.lane)]
+        vec![format!(" {} {} too long", skin.glyphs.rejected, rejection.lane)]
     } else if let Some(rejection) = decision.rejected.first().filter(|_| decision.rule != Rule::FirstThatFits) {
-        vec![format!("{} {} {}", skin.glyphs.rejected, rejection.lane, one_line(&rejection.reason))]
+        vec![format!(" {} {} {}", skin.glyphs.rejected, rejection.lane, one_line(&rejection.reason)), rule]
     } else {
-        vec![format!("{} {}", skin.glyphs.dot, decision.rule.explain())]
+        vec![rule]
     };
     let with_why = |why: &String| {
-        let why = skin.dim(format!(" {why}"));
+        let why = skin.dim(why.clone());
         Line::from([vec![label.clone()], tokens.clone(), vec![why]].concat())
     };
     let fits = why.iter().map(with_why).find(|line| width(line) <= columns);
-    fits.unwrap_or_else(|| Line::from([vec![label.clone()], tokens.clone()].concat()))
+    // The reason is what the line is for.
+    fits.unwrap_or_else(|| {
+        let why = why.last().map(|why| why.trim_start_matches([',', ' ']).to_owned());
+        Line::from(vec![label, skin.dim(why.unwrap_or_default())])
+    })
 }
 
 fn speed_and_prompt(state: &State, skin: &Skin, left: usize, right: usize) -> Text {

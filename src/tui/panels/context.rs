@@ -130,7 +130,7 @@ fn about(state: &State, fill: &Fill, skin: &Skin) -> Vec<Text> {
     lines.push(Line::from(vec![
         skin.dim(pad_right("in all", 16)),
         skin.figure(Some(fill.limit.to_string()), 8),
-        skin.dim(format!(" on {}; when it is full, the oldest turns are left out", decision.lane)),
+        skin.dim(format!(" on {}; when full, the oldest turns are left out", decision.lane)),
     ]));
     lines
 }
