@@ -40,7 +40,7 @@ impl Completion {
     pub fn lines(&self, skin: &Skin, columns: usize, rows: usize) -> Vec<Text> {
         let Some(list) = &self.list else { return Vec::new() };
         let mut lines = vec![heading(list, skin, columns)];
-        let choices = picker_view::choices(list, skin, columns.saturating_sub(1), rows.saturating_sub(1));
+        let choices = picker_view::choices(list, skin, columns.saturating_sub(2), rows.saturating_sub(1));
         lines.extend(choices.into_iter().map(|choice| {
             let margin = std::iter::once(skin.plain(" "));
             Line::from(margin.chain(choice.spans).collect::<Vec<_>>())

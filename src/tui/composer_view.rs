@@ -131,7 +131,11 @@ pub fn draw_queue(state: &State, skin: &Skin, area: Rect, buffer: &mut Buffer) {
     let mut rows = queue_lines(state, columns).into_iter().peekable();
     for y in area.y..area.bottom() {
         let Some((label, text)) = rows.next() else { break };
-        let text = if y + 1 == area.bottom() && rows.peek().is_some() { format!("{text} {}", skin.glyphs.ellipsis) } else { text };
+        let text = if y + 1 == area.bottom() && rows.peek().is_some() {
+            format!("{text} {}", skin.glyphs.ellipsis)
+        } else {
+            text
+        };
         let line = Line::from(vec![skin.dim(format!("   {label:6}  ")), skin.plain(text)]);
         buffer.set_line(area.x, y, &skin.fit(line, columns), area.width);
     }
@@ -168,8 +172,9 @@ pub fn footer(state: &State, skin: &Skin, layout: &Layout, columns: usize) -> Te
 fn hints(state: &State, skin: &Skin, layout: &Layout, columns: usize) -> Text {
     let key = |context, action, what| Some((state.keys.key(context, action)?, what));
     let chat = |action, what| key(Context::Compose, action, what);
-    let keys = if let Some(Overlay::List(_)) = state.overlay {
-        [key(Context::List, Action::Choose, "choose"), chat(Action::Escape, "back"), None, None]
+    let keys = if let Some(Overlay::List(picker)) = &state.overlay {
+        let has_rows = !picker.rows().0.is_empty();
+        [key(Context::List, Action::Choose, "choose").filter(|_| has_rows), chat(Action::Escape, "back"), None, None]
     } else if let Some(Overlay::Page(_)) = state.overlay {
         [chat(Action::PageUp, "scroll"), chat(Action::Escape, "close"), None, None]
     } else if let Some(replay) = &state.replay {
@@ -186,6 +191,9 @@ fn hints(state: &State, skin: &Skin, layout: &Layout, columns: usize) -> Text {
             chat(Action::Escape, "close"),
             None,
         ]
+    } else if matches!(state.engine, EngineState::Failed(_)) {
+        let commands = Some(("/".to_owned(), "commands"));
+        [commands, chat(Action::Help, "help"), chat(Action::Interrupt, "twice: leave"), None]
     } else {
         [
             chat(Action::Send, if state.busy() { "queue" } else { "send" }),
@@ -273,7 +281,7 @@ fn preview(state: &State, skin: &Skin) -> Text {
     let spans = match &state.preview.shown {
         Some(Ok(decision)) if !state.busy() => {
             let limit = decision.context_limit;
-            let mut spans = count(decision, false, skin);
+            let mut spans = count(decision, state.columns < 100, skin);
             spans.insert(1, skin.dim(format!(" of {limit} tokens")));
             spans.extend([skin.dim(", would run on "), skin.styled(skin.theme.lane, decision.lane.name())]);
             if decision.emulated {
@@ -347,7 +355,7 @@ impl Room {
         match self {
             Self::Enough => None,
             Self::Little => Some("nearly full".to_owned()),
-            Self::None if brief => Some("old turns are left out".to_owned()),
+            Self::None if brief => Some("oldest turns go".to_owned()),
             Self::None => Some("the oldest turns will be left out".to_owned()),
             Self::TooLong(excess) => Some(format!("{} too many", format::grouped(excess))),
         }
