@@ -11,7 +11,6 @@ use crate::store::{LongPiece, Shown};
 
 use super::super::format;
 use super::super::text::sanitize;
-use super::motion;
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Draft {
@@ -71,7 +70,7 @@ impl Inset {
 }
 
 /// Two digits of it: more would look as if they were counted.
-fn roughly(number: usize) -> usize {
+pub fn roughly(number: usize) -> usize {
     let step = 10usize.pow(number.checked_ilog10().unwrap_or(0).saturating_sub(1));
     (number + step / 2) / step * step
 }
@@ -159,6 +158,13 @@ impl Draft {
         for unit in &mut self.units {
             unit.inset = inset(&unit.inset);
         }
+    }
+
+    /// Tokens of it as it is sent, where nobody counts them.
+    pub fn estimated_tokens(&self) -> usize {
+        let labels: usize = self.units.iter().map(|unit| unit.end - unit.start).sum();
+        let contents: usize = self.units.iter().map(|unit| unit.inset.content.len()).sum();
+        (self.text.len() - labels + contents).div_ceil(BYTES_PER_TOKEN)
     }
 
     /// As it is remembered beyond the session: files by their paths, which are read anew when it is sent again. Nothing
@@ -300,40 +306,6 @@ impl From<&str> for Draft {
 impl From<String> for Draft {
     fn from(raw: String) -> Self {
         Self::from(raw.as_str())
-    }
-}
-
-/// A draft's text with each unit as one character, for what counts characters and words.
-#[derive(Debug)]
-pub struct Folded {
-    pub text: String,
-    /// Where each unit stands there, and where its label stands in the draft.
-    units: Vec<(usize, Range<usize>)>,
-}
-
-impl Folded {
-    pub fn of(draft: &Draft) -> Self {
-        let mut folded = Self { text: String::new(), units: Vec::new() };
-        let mut at = 0;
-        for unit in &draft.units {
-            folded.text.push_str(&draft.text[at..unit.start]);
-            folded.units.push((folded.text.len(), unit.range()));
-            folded.text.push(motion::UNIT);
-            at = unit.end;
-        }
-        folded.text.push_str(&draft.text[at..]);
-        folded
-    }
-
-    /// Where a place of the draft is, which must be in no unit.
-    pub fn inner(&self, at: usize) -> usize {
-        let before = self.units.iter().rfind(|(_, range)| range.end <= at);
-        before.map_or(at, |(inner, range)| inner + motion::UNIT.len_utf8() + at - range.end)
-    }
-
-    pub fn outer(&self, at: usize) -> usize {
-        let before = self.units.iter().rfind(|(inner, _)| inner + motion::UNIT.len_utf8() <= at);
-        before.map_or(at, |(inner, range)| range.end + at - inner - motion::UNIT.len_utf8())
     }
 }
 

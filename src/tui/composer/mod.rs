@@ -4,6 +4,7 @@
 //! `draft` is the text with its pastes and files, `motion` says where motions lead, `vi` reads vi's commands.
 
 mod draft;
+mod folded;
 mod history;
 mod motion;
 mod undo;
@@ -19,7 +20,7 @@ use super::text::{sanitize, width, wrap};
 use history::History;
 use undo::{Change, Undo};
 
-pub use draft::{Draft, Inset, mention};
+pub use draft::{Draft, Inset, mention, roughly};
 pub use motion::Motion;
 pub use vi::{Mode, Vi};
 

@@ -107,13 +107,14 @@ pub fn room(decision: &RoutingDecision) -> usize {
     decision.needed_tokens.saturating_sub(decision.prompt_tokens)
 }
 
-/// `tokens 37 prompt + 128 of 1024 answer = 165`
+/// `tokens 37 prompt + 128 of 1024 answer = 165`; `37 of 512 prompt` where the oldest turns are left out.
 fn needed(decision: &RoutingDecision, skin: &Skin, columns: usize) -> Text {
     let room = room(decision);
     let mut spans = vec![skin.dim(pad_right("tokens", NAME))];
     // Nobody here knows how a server's model cuts text.
     spans.extend((decision.lane == LaneId::Remote).then(|| skin.dim("est. ")));
     spans.push(skin.number(decision.prompt_tokens.to_string()));
+    spans.extend(decision.whole_prompt_tokens.map(|whole| skin.dim(format!(" of {whole}"))));
     spans.extend([skin.dim(" prompt + "), skin.number(room.to_string())]);
     let sum = [skin.dim(" answer = "), skin.number((decision.prompt_tokens + room).to_string())];
     let of = skin.dim(format!(" of {}", decision.answer_tokens));
