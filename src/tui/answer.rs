@@ -29,6 +29,8 @@ pub struct Answer {
     pub over: bool,
     /// What was measured of it, where it was given in an earlier session.
     kept: Option<Kept>,
+    /// It is the one of a race's answers that the reader kept; nothing was routed.
+    pub raced: bool,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -63,7 +65,13 @@ impl Answer {
             finished: None,
             over: false,
             kept: None,
+            raced: false,
         }
+    }
+
+    /// Of a race, and kept.
+    pub fn raced(block: usize, submitted: Instant) -> Self {
+        Self { raced: true, ..Self::new(block, submitted) }
     }
 
     /// An answer of a kept conversation; of one that went on, what was measured of its last part. `None` for a question, and

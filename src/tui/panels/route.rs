@@ -31,7 +31,8 @@ pub fn lines(state: &State, skin: &Skin, columns: usize) -> Vec<Text> {
     let Some((decision, answer)) = state.decision() else {
         return vec![Line::from(vec![skin.absent(), skin.dim(" no request yet")])];
     };
-    let mut lines = vec![needed(decision, skin, columns), rule(decision, skin)];
+    let raced = answer.is_some_and(|answer| answer.raced);
+    let mut lines = vec![needed(decision, skin, columns), rule(decision, raced, skin)];
     let order = order(state, decision);
     let room = Room::of(decision, &order, columns);
     for id in order {
@@ -127,7 +128,10 @@ fn needed(decision: &RoutingDecision, skin: &Skin, columns: usize) -> Text {
 }
 
 /// `rule   first that fits · policy auto`
-fn rule(decision: &RoutingDecision, skin: &Skin) -> Text {
+fn rule(decision: &RoutingDecision, raced: bool, skin: &Skin) -> Text {
+    if raced {
+        return Line::from(vec![skin.dim(pad_right("rule", NAME)), skin.plain("kept after a race")]);
+    }
     let mut spans = vec![skin.dim(pad_right("rule", NAME)), skin.plain(decision.rule.explain())];
     match decision.rule {
         Rule::Requested => spans.extend([skin.dot(), skin.styled(skin.theme.warning, "override")]),
