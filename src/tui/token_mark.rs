@@ -17,6 +17,13 @@ pub fn draw(state: &State, skin: &Skin, rows: &[(usize, Row<'_>)], area: Rect, b
     let token = block.trace().tokens()[index];
     let range = token.text();
     let mut marked = None;
+    // The sign stands beside the first character that is seen.
+    let text = if token.thinks { block.thought() } else { block.shown() };
+    let blank = text
+        .get(range.clone())
+        .filter(|text| !text.trim().is_empty())
+        .map_or(0, |text| text.len() - text.trim_start().len());
+    let first = range.start + blank;
     for (y, (number, row)) in (area.y..area.bottom()).zip(rows) {
         if *number != cursor.block {
             continue;
@@ -39,7 +46,7 @@ pub fn draw(state: &State, skin: &Skin, rows: &[(usize, Row<'_>)], area: Rect, b
             buffer.set_style(part.intersection(area), skin.theme.selection);
         }
         // A token without a word of its own, such as a line's end, has a row all the same.
-        if (start..=end).contains(&range.start) {
+        if (start..=end).contains(&first) {
             marked = Some(y);
         }
     }
