@@ -48,6 +48,7 @@ fn routed(lane: LaneId, emulated: bool) -> GenerationEvent {
         policy: Policy::Auto,
         rule: Rule::FirstThatFits,
         prompt_tokens: 40,
+        whole_prompt_tokens: None,
         parts: None,
         answer_tokens: 10,
         needed_tokens: 50,

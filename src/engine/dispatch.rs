@@ -11,15 +11,17 @@ use tokio::sync::mpsc::UnboundedSender;
 
 use super::EngineError;
 use super::constraint::Grammars;
-use super::event::{FinishReason, Finished, GenerationEvent};
+use super::event::{ContextTrim, FinishReason, Finished, GenerationEvent};
 use super::generate::panic_message;
 use super::job::{Job, Measure, Request};
 use super::lane::LaneId;
 use super::lanes::Lanes;
 use super::prompt::{self, PromptError, PromptOptions};
 use super::prompt_parts::parts;
-use super::request::{AnswerFormat, ChatRequest, CompletionRequest, MeasureRequest, MeasuredPrompt, Role, Sampling};
-use super::route::{Policy, RemoteUse, Rule};
+use super::request::{
+    AnswerFormat, ChatMessage, ChatRequest, CompletionRequest, MeasureRequest, MeasuredPrompt, Role, Sampling,
+};
+use super::route::{Policy, RemoteUse, RoutingDecision, Rule};
 use super::thinking::ThinkingSplitter;
 use super::tool_calls::CallFinder;
 use crate::model::ModelFolder;
@@ -77,10 +79,78 @@ fn prepare(
     submitted: Instant,
     events: UnboundedSender<GenerationEvent>,
 ) -> Result<Routed, EngineError> {
-    let options = PromptOptions::of(&request);
-    let full = prompt::tokenize(folder, &request.messages, options)?;
+    let Placed { decision, tokens, messages, trim } = place(folder, lanes, &request)?;
+    let lane = decision.lane;
     let remote = remote_use(&request);
-    let mut decision = lanes.decide(&full, request.max_tokens, request.policy, request.lane, remote)?;
+    let thinking = ThinkingSplitter::after(folder, &tokens).map_err(PromptError::from)?;
+    let constraint = grammars.constraint(&request, thinking.is_thinking())?;
+    let calls = CallFinder::new(
+        &folder.tools,
+        PromptOptions::of(&request).tools.iter().map(|tool| tool.name.clone()).collect(),
+    );
+    let chat = ChatRequest { messages, ..request.clone() };
+    let _ = events.send(GenerationEvent::Routed(decision));
+    if let Some(trim) = trim {
+        let _ = events.send(GenerationEvent::ContextTrimmed(trim));
+    }
+    let request = Request {
+        thinking,
+        calls,
+        constraint,
+        prompt: tokens,
+        sampling: request.sampling,
+        max_tokens: request.max_tokens,
+        stop: request.stop,
+        logprobs: request.logprobs,
+        pinned: request.lane.is_some(),
+        measure: None,
+        fresh: request.fresh,
+        chat: Some(Box::new(chat)),
+        remote,
+        submitted,
+        events,
+    };
+    Ok((lane, request))
+}
+
+/// A conversation in the lane that the router chooses.
+struct Placed {
+    decision: RoutingDecision,
+    /// The prompt, and the messages that it is of: all, or without the oldest turns.
+    tokens: Vec<u32>,
+    messages: Vec<ChatMessage>,
+    trim: Option<ContextTrim>,
+}
+
+/// What would be decided about a request. Where its last message alone is too long to be sent, the decision is about all
+/// of it.
+pub fn preview(folder: &ModelFolder, lanes: &Lanes, request: &ChatRequest) -> Result<RoutingDecision, EngineError> {
+    let too_long = match place(folder, lanes, request) {
+        Err(error) if !request.whole && error.is_too_long() => error,
+        placed => return placed.map(|placed| placed.decision),
+    };
+    let (mut decision, full) = choose(folder, lanes, request)?;
+    let options = PromptOptions::of(request);
+    decision.parts = parts(folder, &request.messages, options, full.len());
+    if decision.parts.is_some() { Ok(decision) } else { Err(too_long) }
+}
+
+/// The lane for the whole conversation, and the prompt.
+fn choose(
+    folder: &ModelFolder,
+    lanes: &Lanes,
+    request: &ChatRequest,
+) -> Result<(RoutingDecision, Vec<u32>), EngineError> {
+    let full = prompt::tokenize(folder, &request.messages, PromptOptions::of(request))?;
+    let decision = lanes.decide(&full, request.max_tokens, request.policy, request.lane, remote_use(request))?;
+    Ok((decision, full))
+}
+
+/// Chooses a lane and fits the conversation into it.
+fn place(folder: &ModelFolder, lanes: &Lanes, request: &ChatRequest) -> Result<Placed, EngineError> {
+    let options = PromptOptions::of(request);
+    let remote = remote_use(request);
+    let (mut decision, full) = choose(folder, lanes, request)?;
     let (lane, limit) = (decision.lane, decision.context_limit);
 
     let mut trim = None;
@@ -105,37 +175,14 @@ fn prepare(
         (decision.prompt_tokens, decision.needed_tokens) = (left.prompt_tokens, left.needed_tokens);
         (decision.predicted_ttft, decision.predicted_total) = (left.predicted_ttft, left.predicted_total);
     }
-    let thinking = ThinkingSplitter::after(folder, &tokens).map_err(PromptError::from)?;
-    let constraint = grammars.constraint(&request, thinking.is_thinking())?;
-    let calls = CallFinder::new(&folder.tools, options.tools.iter().map(|tool| tool.name.clone()).collect());
-    let mut chat = request.clone();
+    let mut messages = request.messages.clone();
     if let Some(trim) = trim {
-        let first = usize::from(chat.messages.first().is_some_and(|message| message.role == Role::System));
-        chat.messages.drain(first..(first + trim.dropped_messages).min(chat.messages.len()));
+        let first = usize::from(messages.first().is_some_and(|message| message.role == Role::System));
+        messages.drain(first..(first + trim.dropped_messages).min(messages.len()));
+        decision.whole_prompt_tokens = Some(trim.tokens_before);
     }
-    decision.parts = parts(folder, &chat.messages, options, tokens.len());
-    let _ = events.send(GenerationEvent::Routed(decision));
-    if let Some(trim) = trim {
-        let _ = events.send(GenerationEvent::ContextTrimmed(trim));
-    }
-    let request = Request {
-        thinking,
-        calls,
-        constraint,
-        prompt: tokens,
-        sampling: request.sampling,
-        max_tokens: request.max_tokens,
-        stop: request.stop,
-        logprobs: request.logprobs,
-        pinned: request.lane.is_some(),
-        measure: None,
-        fresh: request.fresh,
-        chat: Some(Box::new(chat)),
-        remote,
-        submitted,
-        events,
-    };
-    Ok((lane, request))
+    decision.parts = parts(folder, &messages, options, tokens.len());
+    Ok(Placed { decision, tokens, messages, trim })
 }
 
 /// Why raw text is not for a server.

@@ -172,6 +172,17 @@ pub enum EngineError {
     Panic(String),
 }
 
+impl EngineError {
+    /// The lane has no room for the last message, whatever else is left out.
+    fn is_too_long(&self) -> bool {
+        matches!(
+            self,
+            Self::Prompt(PromptError::TooLong { .. })
+                | Self::RequestedTooShort { error: PromptError::TooLong { .. }, .. }
+        )
+    }
+}
+
 impl Engine {
     /// Starts to open the lanes, each on its own thread, and returns when the first of them is ready, or when none can be.
     pub fn load(options: EngineOptions) -> Result<Self, EngineError> {
@@ -262,16 +273,7 @@ impl Engine {
 
     /// What the router would decide for this conversation now, without running anything.
     pub fn preview(&self, request: &ChatRequest) -> Result<RoutingDecision, EngineError> {
-        let options = PromptOptions::of(request);
-        let prompt = prompt::tokenize(&self.inner.folder, &request.messages, options)?;
-        let remote = dispatch::remote_use(request);
-        let mut decision =
-            self.inner.lanes.decide(&prompt, request.max_tokens, request.policy, request.lane, remote)?;
-        if request.whole {
-            prompt::check_room(prompt.len(), decision.context_limit)?;
-        }
-        decision.parts = prompt_parts::parts(&self.inner.folder, &request.messages, options, prompt.len());
-        Ok(decision)
+        dispatch::preview(&self.inner.folder, &self.inner.lanes, request)
     }
 
     /// As `preview`, for text that is to be gone on with.

@@ -150,6 +150,8 @@ pub struct RoutingDecision {
     pub policy: Policy,
     pub rule: Rule,
     pub prompt_tokens: usize,
+    /// Those of the whole conversation, where its oldest turns are left out.
+    pub whole_prompt_tokens: Option<usize>,
     /// What they are of, where the prompt is a conversation.
     pub parts: Option<PromptParts>,
     /// The longest answer that was asked for.
@@ -297,6 +299,7 @@ pub fn route(facts: &RoutingFacts<'_>) -> Result<RoutingDecision, RouteError> {
         policy: facts.policy,
         rule,
         prompt_tokens: facts.prompt_tokens,
+        whole_prompt_tokens: None,
         parts: None,
         answer_tokens: facts.answer_tokens,
         needed_tokens: facts.needed(),

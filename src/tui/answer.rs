@@ -206,6 +206,9 @@ impl Answer {
     /// Until the lane has said how long its passes took, at least so many: the time to the first token has them in it.
     pub fn least_prefill_rate(&self) -> Option<f64> {
         let (new, _) = self.new_and_reused().filter(|_| self.tokens > 0 && self.change.is_none())?;
+        if self.lane == Some(LaneId::Remote) {
+            return None;
+        }
         let seconds = self.ttft()?.as_secs_f64();
         (new > 0 && seconds > 0.0).then(|| new as f64 / seconds)
     }

@@ -7,8 +7,9 @@ use ratatui::layout::{Position, Rect};
 use ratatui::style::Modifier;
 use ratatui::text::{Line, Span};
 
+use super::answer::Answer;
 use super::chats;
-use super::composer::{self, Vi};
+use super::composer::{self, Vi, roughly};
 use super::consent::{self, Gate};
 use super::format;
 use super::keys::{Action, Context};
@@ -131,7 +132,11 @@ pub fn draw_queue(state: &State, skin: &Skin, area: Rect, buffer: &mut Buffer) {
     let mut rows = queue_lines(state, columns).into_iter().peekable();
     for y in area.y..area.bottom() {
         let Some((label, text)) = rows.next() else { break };
-        let text = if y + 1 == area.bottom() && rows.peek().is_some() { format!("{text} {}", skin.glyphs.ellipsis) } else { text };
+        let text = if y + 1 == area.bottom() && rows.peek().is_some() {
+            format!("{text} {}", skin.glyphs.ellipsis)
+        } else {
+            text
+        };
         let line = Line::from(vec![skin.dim(format!("   {label:6}  ")), skin.plain(text)]);
         buffer.set_line(area.x, y, &skin.fit(line, columns), area.width);
     }
@@ -272,10 +277,15 @@ pub fn message(state: &State, skin: &Skin) -> Option<Text> {
 fn preview(state: &State, skin: &Skin) -> Text {
     let spans = match &state.preview.shown {
         Some(Ok(decision)) if !state.busy() => {
-            let limit = decision.context_limit;
-            let mut spans = count(decision, false, skin);
-            spans.insert(1, skin.dim(format!(" of {limit} tokens")));
-            spans.extend([skin.dim(", would run on "), skin.styled(skin.theme.lane, decision.lane.name())]);
+            let mut spans = match too_long(decision, skin) {
+                Some(spans) => spans,
+                None => {
+                    let mut spans = count(decision, false, skin);
+                    spans.insert(1, skin.dim(format!(" of {} tokens", decision.context_limit)));
+                    spans.extend([skin.dim(", would run on "), skin.styled(skin.theme.lane, decision.lane.name())]);
+                    spans
+                }
+            };
             if decision.emulated {
                 spans.push(skin.styled(skin.theme.warning, " emulated"));
             }
@@ -285,9 +295,39 @@ fn preview(state: &State, skin: &Skin) -> Text {
         Some(Err(error)) if !state.busy() => {
             vec![skin.styled(skin.theme.warning, format!("{} {} ", skin.glyphs.rejected, one_line(error)))]
         }
-        _ => Vec::new(),
+        _ => estimate(state, skin).unwrap_or_default(),
     };
     Line::from(spans)
+}
+
+/// Tokens that the conversation would take, where a server counts them and does not say: those that it counted last, and
+/// the size of what is typed.
+fn estimate(state: &State, skin: &Skin) -> Option<Vec<Span<'static>>> {
+    if state.server.is_none() || state.busy() || state.composer.text().trim().is_empty() {
+        return None;
+    }
+    let counted = state.answer.as_ref().and_then(Answer::context).map_or(0, |(used, _)| used);
+    let tokens = roughly(counted + state.composer.draft().estimated_tokens());
+    let limit = state.active_lane().map(|lane| lane.context_limit).filter(|limit| *limit > 0);
+    let style = match limit {
+        Some(limit) if tokens >= limit => skin.theme.error,
+        Some(limit) if limit - tokens < limit / 10 => skin.theme.warning,
+        _ => skin.theme.number,
+    };
+    let of = limit.map(|limit| format!(" of {limit}")).unwrap_or_default();
+    Some(vec![skin.dim("est. "), skin.styled(style, tokens.to_string()), skin.dim(format!("{of} tokens "))])
+}
+
+/// `8734 tokens, 1,234 over the 7,500 of cpu`, of a message that the lane can never hold beside an answer.
+fn too_long(decision: &RoutingDecision, skin: &Skin) -> Option<Vec<Span<'static>>> {
+    let (excess, room) = (decision.excess()?, decision.prompt_room());
+    Some(vec![
+        skin.styled(skin.theme.error, decision.prompt_tokens.to_string()),
+        skin.dim(" tokens, "),
+        skin.styled(skin.theme.error, format!("{} over", format::grouped(excess))),
+        skin.dim(format!(" the {} of ", format::grouped(room))),
+        skin.styled(skin.theme.lane, decision.lane.name()),
+    ])
 }
 
 /// The prompt's tokens, and what must be said of them.
@@ -296,15 +336,24 @@ fn count(decision: &RoutingDecision, brief: bool, skin: &Skin) -> Vec<Span<'stat
     let style = match room {
         Room::Enough => skin.theme.number,
         Room::Little => skin.theme.warning,
-        Room::None | Room::TooLong(_) => skin.theme.error,
+        Room::None => skin.theme.error,
     };
-    let count = skin.styled(style, decision.prompt_tokens.to_string());
+    let whole = decision.whole_prompt_tokens.unwrap_or(decision.prompt_tokens);
+    let count = skin.styled(style, whole.to_string());
     std::iter::once(count).chain(room.word(brief).map(|word| skin.styled(style, format!(", {word}")))).collect()
 }
 
 /// What the router would do, as the whole line of a small screen: `npu 470/500 tokens, nearly full`.
 pub fn small_preview(state: &State, skin: &Skin) -> Option<Text> {
-    let Some(Ok(decision)) = state.preview.shown.as_ref().filter(|_| !state.busy()) else { return None };
+    let Some(Ok(decision)) = state.preview.shown.as_ref().filter(|_| !state.busy()) else {
+        let mut spans = estimate(state, skin)?;
+        spans.insert(0, skin.plain(" "));
+        return Some(Line::from(spans));
+    };
+    if let Some(mut spans) = too_long(decision, skin) {
+        spans.insert(0, skin.plain(" "));
+        return Some(Line::from(spans));
+    }
     let mut spans = vec![skin.styled(skin.theme.lane, format!(" {}", decision.lane))];
     if decision.emulated {
         spans.push(skin.styled(skin.theme.warning, " emulated"));
@@ -323,18 +372,14 @@ enum Room {
     Little,
     /// Old turns are left out.
     None,
-    /// The message alone does not fit, by so many tokens.
-    TooLong(usize),
 }
 
 impl Room {
     fn of(decision: &RoutingDecision) -> Self {
         let (count, limit) = (decision.prompt_tokens, decision.context_limit);
-        if let Some(excess) = decision.excess() {
-            return Self::TooLong(excess);
-        }
         match limit {
             0 => Self::Enough, // not known
+            _ if decision.whole_prompt_tokens.is_some() => Self::None,
             _ if count >= limit => Self::None,
             // Less than a tenth, or less than the answer is expected to take.
             _ if decision.needed_tokens > limit || limit - count < limit / 10 => Self::Little,
@@ -343,23 +388,27 @@ impl Room {
     }
 
     /// In one line beside others, where that is `brief`.
-    fn word(self, brief: bool) -> Option<String> {
+    fn word(self, brief: bool) -> Option<&'static str> {
         match self {
             Self::Enough => None,
-            Self::Little => Some("nearly full".to_owned()),
-            Self::None if brief => Some("old turns are left out".to_owned()),
-            Self::None => Some("the oldest turns will be left out".to_owned()),
-            Self::TooLong(excess) => Some(format!("{} too many", format::grouped(excess))),
+            Self::Little => Some("nearly full"),
+            Self::None if brief => Some("old turns are left out"),
+            Self::None => Some("the oldest turns will be left out"),
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use crossterm::event::KeyCode;
+
+    use super::super::event::Event;
     use super::super::fixtures::{Desk, decision};
     use super::super::skin::test_skin;
+    use super::super::state::Preview;
+    use super::super::view::tests::screens;
     use super::*;
-    use crate::engine::PromptParts;
+    use crate::engine::{FinishReason, PromptParts, Rule};
 
     /// The text with what is selected in brackets.
     fn selected(text: &str, keys: &str, columns: usize) -> Vec<String> {
@@ -389,6 +438,40 @@ mod tests {
         assert_eq!(selected("one", "0", 40), ["one"]);
     }
 
+    fn long_decision() -> RoutingDecision {
+        let parts = PromptParts { system: 30, history: 0, message: 8704 };
+        RoutingDecision { prompt_tokens: 8734, parts: Some(parts), rule: Rule::LongestContext, ..decision() }
+    }
+
+    #[test]
+    fn a_message_that_no_lane_can_hold() {
+        screens("too_long", || {
+            let mut desk = Desk::ready();
+            desk.type_text("Say it all again.");
+            desk.state.preview = Preview { shown: Some(Ok(long_decision())), ..Preview::default() };
+            desk
+        });
+        screens("too_long_not_sent", || {
+            let mut desk = Desk::ready();
+            desk.event(Event::Paste("word ".repeat(2000)));
+            desk.key(KeyCode::Enter);
+            desk.event(Event::Weighed(Ok(long_decision())));
+            desk
+        });
+    }
+
+    #[test]
+    fn over_a_server_tokens_are_estimated() {
+        screens("server_tokens", || {
+            let mut desk = Desk::ready();
+            desk.state.server = Some("example.com".to_owned());
+            desk.stream();
+            desk.finish(FinishReason::Stop);
+            desk.type_text("And of Italy, and why there?");
+            desk
+        });
+    }
+
     #[test]
     fn a_warning_comes_before_the_context_is_full() {
         let room = |prompt_tokens, context_limit| {
@@ -406,9 +489,5 @@ mod tests {
         assert_eq!(room(7200, 8000), Room::Enough);
         assert_eq!(room(500, 500), Room::None);
         assert_eq!(room(500, 0), Room::Enough);
-        let parts = PromptParts { system: 30, history: 0, message: 470 };
-        let alone = RoutingDecision { prompt_tokens: 500, context_limit: 500, parts: Some(parts), ..decision() };
-        // A quarter is left for an answer.
-        assert_eq!(Room::of(&alone), Room::TooLong(125));
     }
 }

@@ -69,7 +69,8 @@ fn groups(keys: &Keymap, is_searched: bool, skin: &Skin) -> Vec<(String, Vec<Ent
         help: row.help.clone(),
         name: row.action.name(),
     };
-    let (mut groups, mut further): (Vec<(String, Vec<Entry>)>, Vec<(String, Vec<Entry>)>) = Default::default();
+    let mut groups: Vec<(String, Vec<Entry>)> = Vec::new();
+    let mut further = Vec::new();
     for context in contexts {
         let rows = keys.rows().filter(|row| row.context == context);
         let entries = match is_searched {

@@ -27,14 +27,36 @@ pub struct RaceScreen {
     pub focus: usize,
     /// The reader chose it.
     chosen: bool,
+    /// The verdict stands in the place of the texts.
+    pub reads_verdict: bool,
+    verdict: Verdict,
     /// It asks something new, which becomes part of the conversation.
     pub asks: bool,
+}
+
+/// The rows of the verdict as they were laid out last.
+#[derive(Debug, Clone, Copy, Default)]
+struct Verdict {
+    /// There is no room for all of them below the texts.
+    is_cut: bool,
+    /// The first one in view where it is read as a whole, and the last one that may be.
+    top: usize,
+    last_top: usize,
 }
 
 impl RaceScreen {
     pub fn new(number: u64, start: Start, asks: bool) -> Self {
         let texts = start.entrants.iter().map(RaceText::new).collect();
-        Self { number, race: Race::new(start), texts, focus: 0, chosen: false, asks }
+        Self {
+            number,
+            race: Race::new(start),
+            texts,
+            focus: 0,
+            chosen: false,
+            reads_verdict: false,
+            verdict: Verdict::default(),
+            asks,
+        }
     }
 
     pub fn note(&mut self, event: &RaceEvent) {
@@ -89,13 +111,37 @@ impl RaceScreen {
         self.focus = at.unwrap_or(self.focus);
     }
 
-    /// The reader looks at the next lane, or at the one before.
+    /// The reader looks at the next lane, or at the one before; behind the last one at the verdict, where that is cut.
     pub fn turn(&mut self, step: isize) {
-        let count = self.race.racers.len() as isize;
-        if count > 0 {
-            self.focus = (self.focus as isize + step).rem_euclid(count) as usize;
-            self.chosen = true;
+        let lanes = self.race.racers.len();
+        let stops = (lanes + usize::from(self.verdict.is_cut)) as isize;
+        if stops > 0 {
+            let at = if self.reads_verdict { lanes } else { self.focus };
+            let next = (at as isize + step).rem_euclid(stops) as usize;
+            self.reads_verdict = next == lanes;
+            self.verdict.top = 0;
+            if !self.reads_verdict {
+                (self.focus, self.chosen) = (next, true);
+            }
         }
+    }
+
+    /// Whether the reader comes to the verdict next.
+    pub fn turns_to_verdict(&self) -> bool {
+        self.verdict.is_cut && !self.reads_verdict && self.focus + 1 == self.race.racers.len()
+    }
+
+    /// So many rows of the verdict; there may be no room for them below the texts, and so much in place of them.
+    pub fn lay_out_verdict(&mut self, rows: usize, is_cut: bool, height: usize) {
+        self.verdict.is_cut = is_cut;
+        self.reads_verdict &= is_cut;
+        self.verdict.last_top = rows.saturating_sub(height);
+        self.verdict.top = self.verdict.top.min(self.verdict.last_top);
+    }
+
+    /// The first row of the verdict that is in view.
+    pub fn verdict_top(&self) -> usize {
+        self.verdict.top
     }
 
     /// The reader looks at the lane whose text stands there, if one does.
@@ -105,9 +151,11 @@ impl RaceScreen {
         }
     }
 
-    /// Scrolls the text that the reader looks at.
+    /// Scrolls what the reader looks at.
     pub fn scroll_by(&mut self, rows: isize) {
-        if let Some(text) = self.texts.get_mut(self.focus) {
+        if self.reads_verdict {
+            self.verdict.top = self.verdict.top.saturating_add_signed(rows).min(self.verdict.last_top);
+        } else if let Some(text) = self.texts.get_mut(self.focus) {
             text.scroll_by(rows);
         }
     }

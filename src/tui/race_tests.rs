@@ -85,13 +85,17 @@ fn running() -> Desk {
 
 fn over() -> Desk {
     let mut desk = Desk::ready();
-    start(&mut desk, QUESTION);
-    answer(&mut desk, NPU, 60, 50);
-    finish(&mut desk, NPU, FinishReason::Stop);
-    answer(&mut desk, CPU, 60, 10);
-    finish(&mut desk, CPU, FinishReason::Stop);
-    race(&mut desk, RaceEvent::Over { cancelled: false });
+    a_whole_race(&mut desk);
     desk
+}
+
+pub fn a_whole_race(desk: &mut Desk) {
+    start(desk, QUESTION);
+    answer(desk, NPU, 60, 50);
+    finish(desk, NPU, FinishReason::Stop);
+    answer(desk, CPU, 60, 10);
+    finish(desk, CPU, FinishReason::Stop);
+    race(desk, RaceEvent::Over { cancelled: false });
 }
 
 #[test]
@@ -413,4 +417,66 @@ fn a_click_looks_at_the_lane_that_it_meets() {
         assert_eq!(desk.state.race.as_ref().unwrap().focus, focus);
         assert!(matches!(desk.state.overlay, Some(Overlay::Race)));
     }
+}
+
+#[test]
+fn lanes_side_by_side_and_three_of_them() {
+    screens("race_side_by_side", || {
+        let mut desk = Desk::ready();
+        let mut hardware = snapshot();
+        hardware.lanes[0].emulated = false;
+        desk.event(Event::Snapshot(hardware));
+        start(&mut desk, QUESTION);
+        for lane in [NPU, CPU] {
+            let at = desk.now;
+            race(&mut desk, RaceEvent::Began { lane, round: 0, at });
+        }
+        desk.wait(400);
+        for word in MARKDOWN.split_inclusive(' ').take(20) {
+            token(&mut desk, NPU, word);
+            desk.wait(10);
+            token(&mut desk, CPU, word);
+            desk.wait(15);
+        }
+        desk
+    });
+    screens("race_three_lanes", || {
+        let mut desk = with_a_server();
+        start(&mut desk, "/race npu,cpu,remote What is the capital of France?");
+        for (lane, step) in [(NPU, 50), (CPU, 10), (LaneId::Remote, 20)] {
+            answer(&mut desk, lane, 60, step);
+            finish(&mut desk, lane, FinishReason::Stop);
+        }
+        race(&mut desk, RaceEvent::Over { cancelled: false });
+        desk
+    });
+}
+
+#[test]
+fn a_verdict_that_is_cut_is_whole_behind_tab() {
+    screens("race_verdict", || {
+        let mut desk = over();
+        desk.event(Event::Resize { columns: 50, rows: 15 });
+        super::view::tests::render(&mut desk, 50, 15);
+        desk.key(KeyCode::Tab);
+        desk
+    });
+    let mut desk = over();
+    desk.event(Event::Resize { columns: 50, rows: 15 });
+    let draw = |desk: &mut Desk| super::view::tests::text(&super::view::tests::render(desk, 50, 15));
+    assert!(draw(&mut desk).contains("Tab verdict"));
+    desk.key(KeyCode::Tab);
+    let mut seen = String::new();
+    for _ in 0..4 {
+        seen.push_str(&draw(&mut desk).replace('\n', ""));
+        desk.key(KeyCode::PageDown);
+    }
+    for sentence in crate::race::verdict::sentences(&desk.state.race.as_ref().unwrap().race) {
+        let last = sentence.rsplit(' ').next().unwrap();
+        assert!(seen.contains(last), "{sentence}");
+    }
+    // What is kept is the lane that was looked at.
+    desk.key(KeyCode::Enter);
+    let Kind::Answer(header) = &desk.state.conversation.blocks()[1].kind else { panic!() };
+    assert_eq!(header.lane, Some(CPU));
 }

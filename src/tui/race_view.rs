@@ -29,6 +29,8 @@ pub fn draw(state: &mut State, skin: &Skin, frame: &mut Frame<'_>) {
     let (unfolded, source) = (state.conversation.is_unfolded(), state.conversation.shows_source());
     if let Some(screen) = &mut state.race {
         state.dirty |= screen.lay_out(&parts.bodies(), unfolded, source);
+        let height = usize::from(below(parts.place, 1).height);
+        screen.lay_out_verdict(parts.said.len(), parts.is_cut, height);
     }
     parts.draw(state, skin, frame.buffer_mut());
 }
@@ -40,11 +42,15 @@ struct Parts {
     top: Vec<Text>,
     /// How each lane stands.
     states: Vec<String>,
-    /// What stands above the footer.
+    /// All of the verdict.
+    said: Vec<Text>,
+    /// There is no room for it below the texts.
+    is_cut: bool,
+    /// What of it stands above the footer, below a rule.
     verdict: Vec<Text>,
-    footer: Option<Text>,
-    /// Where the texts end.
-    bottom: u16,
+    has_footer: bool,
+    /// Of the texts, or of the verdict where that is read as a whole.
+    place: Rect,
     /// A lane's heading and its text, by the lane's number.
     texts: Vec<(usize, Rect)>,
     /// The texts stand side by side.
@@ -71,11 +77,16 @@ impl Parts {
         let has_footer = area.height > top.len() as u16 + 1;
         let mut rest = below(area, top.len() as u16);
         rest.height -= u16::from(has_footer);
-        let verdict = verdict_lines(screen, skin, columns, usize::from(rest.height) / 2);
+        let said = verdict_lines(screen, skin, columns);
+        let mut verdict = below_texts(&said, usize::from(rest.height) / 2, skin, columns);
+        let is_cut = !said.is_empty() && verdict.len() < said.len() + 1;
+        let reads_verdict = screen.reads_verdict && is_cut;
+        if reads_verdict {
+            verdict.clear();
+        }
         let place = Rect { height: rest.height - verdict.len() as u16, ..rest };
-        let (texts, beside) = divide(place, screen, mode);
-        let footer = has_footer.then(|| footer_line(state, screen, skin, columns));
-        Some(Self { area, top, states, verdict, footer, bottom: place.bottom(), texts, beside })
+        let (texts, beside) = if reads_verdict { (Vec::new(), false) } else { divide(place, screen, mode) };
+        Some(Self { area, top, states, said, is_cut, verdict, has_footer, place, texts, beside })
     }
 
     /// Where the texts themselves stand, below their headings.
@@ -91,8 +102,12 @@ impl Parts {
         for (y, line) in (area.y..area.bottom()).zip(&self.top) {
             buffer.set_line(area.x, y, line, area.width);
         }
-        for (y, line) in (self.bottom..area.bottom()).zip(self.verdict.iter().chain(&self.footer)) {
+        let footer = self.has_footer.then(|| footer_line(state, screen, skin, area.width.into()));
+        for (y, line) in (self.place.bottom()..area.bottom()).zip(self.verdict.iter().chain(&footer)) {
             buffer.set_line(area.x, y, line, area.width);
+        }
+        if screen.reads_verdict {
+            draw_verdict(screen, &self.said, skin, self.place, buffer);
         }
         let unfolded = state.conversation.is_unfolded();
         for (index, area) in &self.texts {
@@ -107,7 +122,7 @@ impl Parts {
             }
             buffer.set_stringn(x, area.y, skin.glyphs.tee_down, 1, skin.theme.border);
             if !self.verdict.is_empty() {
-                buffer.set_stringn(x, self.bottom, skin.glyphs.tee_up, 1, skin.theme.border);
+                buffer.set_stringn(x, self.place.bottom(), skin.glyphs.tee_up, 1, skin.theme.border);
             }
         }
     }
@@ -145,9 +160,9 @@ fn title(state: &State, screen: &RaceScreen, skin: &Skin, columns: usize, has_wh
 fn measures(columns: usize) -> Vec<(Measure, usize)> {
     use Measure::{Energy, FirstToken, P50, P99, Rate, Sigma};
     match columns {
-        ..40 => vec![(Rate, 9)],
-        40..60 => vec![(FirstToken, 9), (Rate, 9), (P99, 7)],
-        60..100 => vec![(FirstToken, 9), (Rate, 9), (P50, 7), (P99, 7), (Sigma, 6), (Energy, 12)],
+        ..40 => vec![(Rate, 11)],
+        40..60 => vec![(FirstToken, 8), (Rate, 11), (P99, 7)],
+        60..100 => vec![(FirstToken, 8), (Rate, 11), (P50, 7), (P99, 7), (Sigma, 6), (Energy, 12)],
         _ => vec![(FirstToken, 13), (Rate, 11), (P50, 9), (P99, 9), (Sigma, 8), (Energy, 14)],
     }
 }
@@ -157,10 +172,11 @@ const NAME: usize = 15;
 
 fn table_lines(state: &State, screen: &RaceScreen, lines: &[table::Line], skin: &Skin, columns: usize) -> Vec<Text> {
     let measures = measures(columns);
+    let is_narrow = columns < 100;
     let heads = measures.iter().map(|(measure, columns)| {
         let head = match (measure, columns) {
             (Measure::FirstToken, ..12) => "first".to_owned(),
-            (Measure::Rate, ..10) => "tok/s".to_owned(),
+            (Measure::Rate, _) if is_narrow => "tok/s".to_owned(),
             (measure, _) => measure.head(skin.glyphs.sigma),
         };
         pad_left(&head, *columns)
@@ -202,7 +218,7 @@ fn table_line(
     if columns >= 76 {
         let gap = if columns >= 100 { "    " } else { " " };
         let state = if columns < 100 { line.state.replace("finished ", "") } else { line.state.clone() };
-        spans.push(skin.dim(format!("{gap}{}", pad_right(&state, if columns < 100 { 7 } else { 16 }))));
+        spans.push(skin.dim(format!("{gap}{}", pad_right(&state, if columns < 100 { 6 } else { 16 }))));
     }
     if let Some(lead) = &line.lead {
         spans.push(skin.styled(skin.theme.good, format!(" {} {lead}", skin.glyphs.leads)));
@@ -248,22 +264,53 @@ fn name(lane: &str, emulated: bool, standing: &Standing, skin: &Skin) -> Vec<Spa
     spans
 }
 
-fn verdict_lines(screen: &RaceScreen, skin: &Skin, columns: usize, most: usize) -> Vec<Text> {
+/// Nothing before the race is over.
+fn verdict_lines(screen: &RaceScreen, skin: &Skin, columns: usize) -> Vec<Text> {
+    let sentences = if screen.is_over() { sentences(&screen.race) } else { Vec::new() };
+    let rows = sentences.iter().map(|sentence| one_line(sentence)).flat_map(|sentence| {
+        let lines = wrap::wrap(&sentence, columns.saturating_sub(2).max(1)).into_iter();
+        lines.map(|line| Line::from(skin.plain(format!(" {}", &sentence[line.start..line.end])))).collect::<Vec<_>>()
+    });
+    rows.collect()
+}
+
+/// A rule, and of the verdict what there is room for in so many rows.
+fn below_texts(said: &[Text], most: usize, skin: &Skin, columns: usize) -> Vec<Text> {
     if most < 2 {
         return Vec::new();
     }
-    let mut out = vec![Line::from(skin.styled(skin.theme.border, skin.glyphs.rule(columns)))];
-    if !screen.is_over() {
-        return out;
+    let shown = said.len().min(most - 1);
+    let more = rows_below(said.len() - shown, skin);
+    let rule = rule_before(Line::default(), more, skin, columns);
+    std::iter::once(rule).chain(said[..shown].iter().cloned()).collect()
+}
+
+/// All of the verdict, in place of the texts.
+fn draw_verdict(screen: &RaceScreen, said: &[Text], skin: &Skin, area: Rect, buffer: &mut Buffer) {
+    let body = below(area, 1);
+    let top = screen.verdict_top();
+    let heading = Line::from(vec![
+        skin.styled(skin.theme.border, skin.glyphs.rule(1)),
+        skin.styled(skin.theme.accent, format!("{} verdict ", skin.glyphs.prompt)),
+    ]);
+    let more = rows_below(said.len().saturating_sub(top + usize::from(body.height)), skin);
+    buffer.set_line(area.x, area.y, &rule_before(heading, more, skin, area.width.into()), area.width);
+    for (y, line) in (body.y..body.bottom()).zip(said.iter().skip(top)) {
+        buffer.set_line(body.x, y, line, body.width);
     }
-    for sentence in sentences(&screen.race) {
-        let sentence = one_line(&sentence);
-        for line in wrap::wrap(&sentence, columns.saturating_sub(2).max(1)) {
-            out.push(Line::from(skin.plain(format!(" {}", &sentence[line.start..line.end]))));
-        }
-    }
-    out.truncate(most);
-    out
+}
+
+/// How many rows there are below those in view.
+fn rows_below(rows: usize, skin: &Skin) -> String {
+    if rows == 0 { String::new() } else { format!(" {} {rows} ", skin.glyphs.down) }
+}
+
+/// A heading, and a rule that ends with what is below.
+fn rule_before(mut heading: Text, more: String, skin: &Skin, columns: usize) -> Text {
+    let used = width(&heading) + text::width(&more) + 1;
+    heading.spans.push(skin.styled(skin.theme.border, skin.glyphs.rule(columns.saturating_sub(used))));
+    heading.spans.extend([skin.styled(skin.theme.accent, more), skin.styled(skin.theme.border, skin.glyphs.rule(1))]);
+    skin.fit(heading, columns)
 }
 
 fn footer_line(state: &State, screen: &RaceScreen, skin: &Skin, columns: usize) -> Text {
@@ -279,11 +326,13 @@ fn footer_line(state: &State, screen: &RaceScreen, skin: &Skin, columns: usize) 
         (false, _) => "back to the chat".to_owned(),
     };
     let first = if screen.is_over() { ("Enter", leave) } else { ("Esc", "cancel".to_owned()) };
-    let others = if is_narrow {
-        [("Tab", "other lane"), ("PgDn", "scroll")]
-    } else {
-        [("Tab", "the other lane"), ("PgUp PgDn", "scroll")]
+    let next = match (screen.turns_to_verdict(), is_narrow) {
+        (true, true) => "verdict",
+        (true, false) => "the whole verdict",
+        (false, true) => "other lane",
+        (false, false) => "the other lane",
     };
+    let others = [("Tab", next), (if is_narrow { "PgDn" } else { "PgUp PgDn" }, "scroll")];
     let others = others.map(|(key, what)| (key, what.to_owned()));
     let gap = " ".repeat(if is_narrow { 2 } else { 3 });
     let mut line = Line::default();
@@ -351,15 +400,9 @@ fn draw_text(
     let tokens = racer.shown().map_or(0, |run| run.tokens);
     let said = if tokens > 0 { format!("{state}, {tokens} tokens ") } else { format!("{state} ") };
     heading.push(skin.dim(said));
-    let more = match text.rows_below() {
-        0 => String::new(),
-        rows => format!(" {} {rows} ", skin.glyphs.down),
-    };
-    let columns = usize::from(area.width);
-    let used = width(&Line::from(heading.clone())) + text::width(&more) + 1;
-    heading.push(skin.styled(skin.theme.border, skin.glyphs.rule(columns.saturating_sub(used))));
-    heading.extend([skin.styled(skin.theme.accent, more), skin.styled(skin.theme.border, skin.glyphs.rule(1))]);
-    buffer.set_line(area.x, area.y, &skin.fit(Line::from(heading), columns), area.width);
+    let more = rows_below(text.rows_below(), skin);
+    let heading = rule_before(Line::from(heading), more, skin, area.width.into());
+    buffer.set_line(area.x, area.y, &heading, area.width);
     let body = text.area;
     for (y, row) in (body.y..body.bottom()).zip(text.visible()) {
         // The caret may stand behind a full row.

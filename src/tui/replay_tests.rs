@@ -105,6 +105,14 @@ fn how_a_replay_looks() {
 }
 
 #[test]
+fn how_a_race_looks_that_is_played_again() {
+    screens("replay_race", || {
+        let (recording, _) = recorded(super::race_tests::a_whole_race);
+        played(&recording, usize::MAX)
+    });
+}
+
+#[test]
 fn space_pauses_and_nothing_can_be_asked() {
     let (recording, _) = recorded(talk);
     let mut desk = played(&recording, 20);
@@ -179,8 +187,9 @@ fn assert_alike(happens: impl Fn(&mut Desk)) {
 
 fn assert_plays((recording, mut desk): (Recording, Desk)) {
     let mut replay = played(&recording, usize::MAX);
-    // What a reader selects is the reader's.
-    desk.state.chats.selected = None;
+    // What a reader selects is the reader's, and what is said of it.
+    (desk.state.chats.selected, desk.state.hint) = (None, None);
+    replay.state.hint = None;
     assert_eq!(body(&mut replay), body(&mut desk));
     let [there, here] = [&desk, &replay].map(|desk| (desk.state.chats.tree.head(), desk.state.chats.tree.next_id()));
     assert_eq!(there, here);
@@ -366,7 +375,7 @@ fn another_model_is_another_model_again() {
 #[test]
 fn what_was_attached_stays_out_of_a_recording() {
     let (recording, _) = recorded(|desk| {
-        desk.event(Event::Paste("secret ".repeat(2000)));
+        desk.event(Event::Paste("secret ".repeat(900)));
         desk.send(" what is it?");
         // A long message is counted before it goes.
         desk.event(Event::Weighed(Ok(decision())));

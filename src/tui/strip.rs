@@ -80,9 +80,10 @@ fn route(state: &State, skin: &Skin, columns: usize) -> Text {
             vec![format!("{} from token {}", change.to, change.after_tokens + 1), format!("to {}", change.to)]
         }
         (None, Some(rejection)) => {
+            let (lane, reason) = (rejection.lane, one_line(&rejection.reason));
             let is_long = decision.needed_tokens > rejection.context_limit && rejection.context_limit > 0;
-            let reason = if is_long { "too long".to_owned() } else { one_line(&rejection.reason) };
-            vec![format!("{} {reason}", rejection.lane), format!("not {}", rejection.lane)]
+            let full = if is_long { format!("{lane} too long") } else { format!("not {lane}: {reason}") };
+            vec![full, format!("not {lane}")]
         }
         (None, None) => vec![decision.rule.explain().to_owned()],
     };

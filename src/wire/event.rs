@@ -56,6 +56,9 @@ pub struct Routing {
     pub policy: Policy,
     pub rule: Rule,
     pub prompt_tokens: usize,
+    /// Those of the whole conversation, where its oldest turns are left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub whole_prompt_tokens: Option<usize>,
     /// What these are of.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parts: Option<PromptParts>,
@@ -278,6 +281,7 @@ impl From<&RoutingDecision> for Routing {
             policy: decision.policy,
             rule: decision.rule,
             prompt_tokens: decision.prompt_tokens,
+            whole_prompt_tokens: decision.whole_prompt_tokens,
             parts: decision.parts,
             max_tokens: decision.answer_tokens,
             needed_tokens: decision.needed_tokens,
@@ -304,6 +308,7 @@ impl From<Routing> for RoutingDecision {
             policy: routing.policy,
             rule: routing.rule,
             prompt_tokens: routing.prompt_tokens,
+            whole_prompt_tokens: routing.whole_prompt_tokens,
             parts: routing.parts,
             answer_tokens: routing.max_tokens,
             needed_tokens: routing.needed_tokens,

@@ -17,6 +17,7 @@ fn decision() -> RoutingDecision {
         policy: Policy::Fastest,
         rule: Rule::FirstThatFits,
         prompt_tokens: 40,
+        whole_prompt_tokens: None,
         parts: Some(PromptParts { system: 10, history: 22, message: 8 }),
         answer_tokens: 1024,
         needed_tokens: 168,

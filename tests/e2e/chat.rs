@@ -42,7 +42,7 @@ fn a_question_is_answered_while_the_panels_move() {
     let first = chat.screen();
     assert!(number_before(&first, " tok/s").is_some_and(|rate| rate > 0.0), "{first}");
     assert!(first.contains("37 new tokens, 0 reused"), "{first}");
-    assert!(first.contains("tokens 37 prompt + 128 of 1024 answer = 165"), "{first}");
+    assert!(first.contains("tokens 37 prompt + 128 expected of 1024 = 165"), "{first}");
     assert!(first.contains("the only lane ready"), "{first}");
 
     // The second turn finds the first one in the cache: 37 prompt tokens and the answer's seven.
@@ -157,7 +157,15 @@ fn a_conversation_that_outgrows_the_context_says_what_it_leaves_out() {
     chat.wait_for("left out");
     let screen = chat.screen();
     assert!(screen.contains("/256"), "{screen}");
-    chat.send("\x04");
+    // What is typed is weighed as it would be sent: without the oldest turns.
+    chat.send("5: and the people?");
+    chat.wait_for("the oldest turns will be left out");
+    let screen = chat.screen();
+    let tokens = screen.lines().find_map(|line| line.split_once("│ tokens ")?.1.split_once(" prompt")).unwrap().0;
+    let (kept, whole) = tokens.split_once(" of ").unwrap_or_else(|| panic!("{screen}"));
+    let (kept, whole): (usize, usize) = (kept.trim().parse().unwrap(), whole.parse().unwrap());
+    assert!(kept < 256 && whole > kept, "{screen}");
+    chat.send("\x15\x04");
     assert_eq!(chat.exit_code(), 0);
 }
 

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use ortalk::paths::Paths;
-use ortalk::store::{Store, Stored};
+use ortalk::store::{Made, Store, Stored};
 use portable_pty::CommandBuilder;
 use rustix::process::Signal;
 
@@ -55,6 +55,7 @@ impl Place {
 
 const ALT_UP: &str = "\x1b[1;3A";
 const LEFT: &str = "\x1b[D";
+const F4: &str = "\x1bOS";
 
 /// Letters and digits: how lines are broken does not count.
 fn letters(text: &str) -> String {
@@ -154,6 +155,43 @@ fn messages_are_answered_again_edited_and_exported_and_the_list_finds_them() {
     let stored = place.latest();
     let questions = stored.tree.messages().iter().filter(|message| message.answer.is_none()).count();
     assert_eq!((stored.tree.title().as_deref(), questions, stored.tree.messages().len()), (Some("Capitals"), 2, 5));
+}
+
+/// Times, numbers and an answer that a person wrote are there again.
+#[test]
+fn a_resumed_conversation_is_as_it_was_left() {
+    let place = Place::new();
+    let mut chat = place.chat(120, 36, &["-n", "12"]);
+    chat.send("/set top-k 3\r");
+    chat.wait_for("top-k is 3");
+    chat.send("What is the capital of France?\r");
+    chat.wait_for("The capital of France is Paris.");
+    chat.wait_for("○ cpu");
+    chat.send("\x04");
+    assert_eq!(chat.exit_code(), 0);
+    let stored = place.latest();
+    let answer = stored.tree.path()[1];
+    let timed = answer.pieces().filter(|piece| matches!(piece.made, Made::Token { .. })).count();
+    assert_eq!(timed, answer.answer.as_ref().unwrap().end.as_ref().unwrap().tokens);
+
+    let mut chat = place.chat(120, 36, &["--resume"]);
+    chat.wait_for("With this conversation come back: top-k 3.");
+    chat.wait_for("tok/s ▆");
+    chat.send(F4);
+    chat.wait_for(&format!("{timed}/{timed}"));
+    // Esc and the next key would be one to a terminal.
+    chat.send(F4);
+    chat.send(ALT_UP);
+    chat.wait_for("branch");
+    chat.send("e");
+    chat.wait_for("editing the answer");
+    chat.send(" And it is old.\r");
+    chat.wait_for("edited by you");
+    chat.wait_for("‹ 2/2 ›");
+    chat.send("q\x04");
+    assert_eq!(chat.exit_code(), 0);
+    let path: Vec<String> = place.latest().tree.path().iter().map(|message| message.text.clone()).collect();
+    assert_eq!(path[1], format!("{} And it is old.", answer.text));
 }
 
 /// The second program goes on in a copy; neither sees the other's words.

@@ -60,6 +60,36 @@ fn a_race_runs_beside_the_chat_and_becomes_part_of_it() {
 }
 
 #[test]
+fn lanes_are_named_and_their_race_is_seen_at_every_size() {
+    for (columns, rows) in [(120, 36), (80, 24), (50, 15)] {
+        let mut chat = Chat::start("lanes", columns, rows);
+        chat.wait_for("Ask something");
+        chat.send("/race cpu,gpu Who?\r");
+        chat.wait_for("'gpu' is no lane");
+        chat.send("\x15/race npu,cpu What is the capital of France?\r");
+        chat.wait_for("Esc cancel");
+        chat.wait_for("Enter");
+        let screen = chat.screen();
+        for expected in ["✓ npu emulated", "✓ cpu", "one after the other", "tokens per second"] {
+            assert!(screen.contains(expected), "{columns}x{rows}: {expected}\n{screen}");
+        }
+        // The whole verdict is below, or where Tab leads.
+        let mut tabs = 0;
+        while !chat.screen().contains("They said the same.") {
+            assert!(tabs < 3, "{}", chat.screen());
+            tabs += 1;
+            chat.send("\t");
+            std::thread::sleep(std::time::Duration::from_millis(300));
+        }
+        chat.send("\r");
+        chat.wait_for("is emulated");
+        chat.send("\x04");
+        assert_eq!(chat.exit_code(), 0);
+        chat.assert_restored();
+    }
+}
+
+#[test]
 fn what_was_recorded_is_played_without_an_engine() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("talk.jsonl");

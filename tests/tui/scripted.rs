@@ -199,6 +199,7 @@ impl Backend for Scripted {
             policy: request.policy,
             rule: if request.lane.is_some() { Rule::Requested } else { Rule::FirstThatFits },
             prompt_tokens,
+            whole_prompt_tokens: None,
             parts: Some(parts),
             answer_tokens: request.max_tokens,
             needed_tokens,

@@ -175,6 +175,7 @@ fn decision(request: &ChatRequest, snapshot: &EngineSnapshot, prompt_tokens: usi
         policy: request.policy,
         rule: Rule::OnlyReady,
         prompt_tokens,
+        whole_prompt_tokens: None,
         parts: None,
         answer_tokens: request.max_tokens,
         needed_tokens: prompt_tokens + request.max_tokens.min(EXPECTED_ANSWER),

@@ -71,7 +71,7 @@ impl Inset {
 }
 
 /// Two digits of it: more would look as if they were counted.
-fn roughly(number: usize) -> usize {
+pub fn roughly(number: usize) -> usize {
     let step = 10usize.pow(number.checked_ilog10().unwrap_or(0).saturating_sub(1));
     (number + step / 2) / step * step
 }
@@ -159,6 +159,13 @@ impl Draft {
         for unit in &mut self.units {
             unit.inset = inset(&unit.inset);
         }
+    }
+
+    /// Tokens of it as it is sent, where nobody counts them.
+    pub fn estimated_tokens(&self) -> usize {
+        let labels: usize = self.units.iter().map(|unit| unit.end - unit.start).sum();
+        let contents: usize = self.units.iter().map(|unit| unit.inset.content.len()).sum();
+        (self.text.len() - labels + contents).div_ceil(BYTES_PER_TOKEN)
     }
 
     /// As it is remembered beyond the session: files by their paths, which are read anew when it is sent again. Nothing

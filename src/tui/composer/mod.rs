@@ -19,7 +19,7 @@ use super::text::{sanitize, width, wrap};
 use history::History;
 use undo::{Change, Undo};
 
-pub use draft::{Draft, Inset, mention};
+pub use draft::{Draft, Inset, mention, roughly};
 pub use motion::Motion;
 pub use vi::{Mode, Vi};
 

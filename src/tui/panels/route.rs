@@ -110,19 +110,20 @@ pub fn room(decision: &RoutingDecision) -> usize {
     decision.needed_tokens.saturating_sub(decision.prompt_tokens)
 }
 
-/// `tokens 37 prompt + 128 expected (limit 1024) = 165`
+/// `tokens 37 prompt + 128 expected of 1024 = 165`; `37 of 512 prompt` where the oldest turns are left out.
 fn needed(decision: &RoutingDecision, skin: &Skin, columns: usize) -> Text {
     let room = room(decision);
     let mut spans = vec![skin.dim(pad_right("tokens", NAME))];
     // Nobody here knows how a server's model cuts text.
     spans.extend((decision.lane == LaneId::Remote).then(|| skin.dim("est. ")));
     spans.push(skin.number(decision.prompt_tokens.to_string()));
+    spans.extend(decision.whole_prompt_tokens.map(|whole| skin.dim(format!(" of {whole}"))));
     spans.extend([skin.dim(" prompt + "), skin.number(room.to_string())]);
     let is_all = room >= decision.answer_tokens;
     let sum = [skin.dim(" = "), skin.number((decision.prompt_tokens + room).to_string())];
     let has_room = width(&Line::from([spans.clone(), sum.to_vec()].concat())) + " expected".len() <= columns;
     spans.push(skin.dim(if is_all || !has_room { " answer" } else { " expected" }));
-    let limit = skin.dim(format!(" (limit {})", decision.answer_tokens));
+    let limit = skin.dim(format!(" of {}", decision.answer_tokens));
     let all = [spans.clone(), vec![limit.clone()], sum.to_vec()].concat();
     if !is_all && width(&Line::from(all)) <= columns {
         spans.push(limit);
