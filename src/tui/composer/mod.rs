@@ -4,6 +4,7 @@
 //! `draft` is the text with its pastes and files, `motion` says where motions lead, `vi` reads vi's commands.
 
 mod draft;
+mod folded;
 mod history;
 mod motion;
 mod undo;

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use unicode_segmentation::UnicodeSegmentation;
 
-use super::super::draft::Folded;
+use super::super::folded::Folded;
 use super::super::motion::{self, Motion};
 use super::super::undo::Change;
 use super::super::{Composer, Draft, sanitize};
