@@ -165,7 +165,7 @@ fn device(name: &str, columns: usize) -> String {
 fn consent(state: &State, server: &RemoteStatus, skin: &Skin) -> Option<[Span<'static>; 2]> {
     let stands = match (server.privacy == Privacy::Ask, state.settings.allow_remote, state.consent.always) {
         (false, ..) | (_, true, true) => return None,
-        (true, true, false) => "allowed until /clear",
+        (true, true, false) => "may until /clear",
         (true, false, _) => "asks first",
     };
     Some([skin.dot(), skin.dim(stands)])
