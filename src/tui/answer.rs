@@ -211,6 +211,16 @@ impl Answer {
         self.finished.as_ref().and_then(|finished| finished.timings.prefill_tokens_per_second())
     }
 
+    /// Until the lane has said how long its passes took, at least so many: the time to the first token has them in it.
+    pub fn least_prefill_rate(&self) -> Option<f64> {
+        let (new, _) = self.new_and_reused().filter(|_| self.tokens > 0 && self.change.is_none())?;
+        if self.lane == Some(LaneId::Remote) {
+            return None;
+        }
+        let seconds = self.ttft()?.as_secs_f64();
+        (new > 0 && seconds > 0.0).then(|| new as f64 / seconds)
+    }
+
     /// Prompt tokens that were computed, and those that an earlier turn had left in the cache. A prompt that was cancelled
     /// counts as far as it came.
     pub fn new_and_reused(&self) -> Option<(usize, usize)> {

@@ -39,8 +39,9 @@ impl Completion {
     /// The heading, then the rows.
     pub fn lines(&self, skin: &Skin, columns: usize, rows: usize) -> Vec<Text> {
         let Some(list) = &self.list else { return Vec::new() };
-        let mut lines = vec![heading(list, skin, columns)];
-        let choices = picker_view::choices(list, skin, columns.saturating_sub(2), rows.saturating_sub(1));
+        // A choice says more than what it is one of.
+        let mut lines = if rows > 1 { vec![heading(list, skin, columns)] } else { Vec::new() };
+        let choices = picker_view::choices(list, skin, columns.saturating_sub(2), rows - lines.len());
         lines.extend(choices.into_iter().map(|choice| {
             let margin = std::iter::once(skin.plain(" "));
             Line::from(margin.chain(choice.spans).collect::<Vec<_>>())

@@ -136,6 +136,12 @@ pub fn width(line: &Text) -> usize {
     line.spans.iter().map(|span| text::width(&span.content)).sum()
 }
 
+/// The text in as many rows as it takes.
+pub fn rows_of(text: &str, columns: usize) -> Vec<String> {
+    let rows = text::wrap::wrap(text, columns.max(1));
+    rows.into_iter().map(|row| text[row.start..row.end].trim_end().to_owned()).collect()
+}
+
 pub fn pad_left(text: &str, columns: usize) -> String {
     format!("{}{text}", " ".repeat(columns.saturating_sub(text::width(text))))
 }

@@ -12,7 +12,7 @@ use super::panels::lane::short_provider;
 use super::panels::{self, latency, speed};
 use super::skin::{Skin, Text, width};
 use super::state::State;
-use super::text::sanitize::one_line;
+use super::text::{self, sanitize::one_line};
 
 const LABEL: usize = 7;
 
@@ -62,27 +62,35 @@ fn lane_and_route(state: &State, skin: &Skin, left: usize, right: usize) -> Text
         }
         None => lane.push(skin.absent()),
     }
-    let mut route = vec![skin.dim("route  ")];
-    match state.decision() {
-        Some((decision, answer)) => {
-            route.push(skin.number(format!("{}+{}", decision.prompt_tokens, panels::route::room(decision))));
-            route.push(skin.dim(" tok"));
-            let change = answer.and_then(|answer| answer.change.as_ref());
-            match (change, decision.rejected.first()) {
-                (Some(change), _) => {
-                    let text = format!(", {} {} {}", skin.glyphs.chosen, change.to, one_line(&change.reason));
-                    route.push(skin.dim(text));
-                }
-                (None, Some(rejection)) => {
-                    let text = format!(", {} {} {}", skin.glyphs.rejected, rejection.lane, one_line(&rejection.reason));
-                    route.push(skin.dim(text));
-                }
-                (None, None) => route.push(skin.dim(format!(", {}", decision.rule.explain()))),
-            }
+    let route = route(state, skin, right);
+    halves(skin, Line::from(lane), route, (left, right))
+}
+
+/// `1000+100 tok, npu too long`: the panel has the reasons in full.
+fn route(state: &State, skin: &Skin, columns: usize) -> Text {
+    let label = || vec![skin.dim("route  ")];
+    let Some((decision, answer)) = state.decision() else { return Line::from([label(), vec![skin.absent()]].concat()) };
+    let change = answer.and_then(|answer| answer.change.as_ref());
+    let mut spans = label();
+    spans.push(skin.number(format!("{}+{}", decision.prompt_tokens, panels::route::room(decision))));
+    spans.push(skin.dim(" tok"));
+    // From what says most to what is short.
+    let words = match (change, decision.rejected.first()) {
+        (Some(change), _) => {
+            vec![format!("{} from token {}", change.to, change.after_tokens + 1), format!("to {}", change.to)]
         }
-        None => route.push(skin.absent()),
-    }
-    halves(skin, Line::from(lane), Line::from(route), (left, right))
+        (None, Some(rejection)) => {
+            let (lane, reason) = (rejection.lane, one_line(&rejection.reason));
+            let is_long = decision.needed_tokens > rejection.context_limit && rejection.context_limit > 0;
+            let full = if is_long { format!("{lane} too long") } else { format!("not {lane}: {reason}") };
+            vec![full, format!("not {lane}")]
+        }
+        (None, None) => vec![decision.rule.explain().to_owned()],
+    };
+    let used = width(&Line::from(spans.clone())) + 2;
+    let fitting = words.into_iter().find(|words| used + text::width(words) <= columns);
+    spans.extend(fitting.map(|words| skin.dim(format!(", {words}"))));
+    Line::from(spans)
 }
 
 fn speed_and_prompt(state: &State, skin: &Skin, left: usize, right: usize) -> Text {
@@ -114,5 +122,6 @@ fn latency_and_percentiles(state: &State, skin: &Skin, left: usize, right: usize
             false => skin.styled(skin.theme.chart, skin.glyphs.level(latency.as_secs_f64() * 1e3 / scale)),
         });
     }
-    halves(skin, Line::from(line), latency::summary_line(latencies, skin, &["p50", "p95", "sd"]), (left, right))
+    let percentiles = latency::summary_that_fits(latencies, skin, &["p50", "p95", "sd"], right);
+    halves(skin, Line::from(line), percentiles, (left, right))
 }

@@ -16,6 +16,7 @@ pub fn draw(state: &State, skin: &Skin, rows: &[(usize, Row<'_>)], area: Rect, b
     let (Some((block, index)), Some(cursor)) = (state.token(), state.panels.cursor) else { return };
     let token = block.trace().tokens()[index];
     let range = token.text();
+    // The sign stands beside the first character that is seen.
     let text = if token.thinks { block.thought() } else { block.shown() };
     let words = text.get(range.clone()).unwrap_or_default();
     let first = range.start + if words.trim().is_empty() { 0 } else { words.len() - words.trim_start().len() };

@@ -204,7 +204,7 @@ fn opening(state: &State, skin: &Skin, seconds_loading: u64, columns: usize, wid
             // Where there is a panel for the lanes, they are shown there and nowhere else.
             if !wide {
                 let room = columns.saturating_sub(2);
-                lines.extend(panels::lane::lines(state, skin, 0).into_iter().map(|line| skin.fit(line, room)));
+                lines.extend(panels::lane::lines(state, skin, room, 0).into_iter().map(|line| skin.fit(line, room)));
                 lines.push(blank());
             }
             lines.extend(wrapped(&invitation(state, snapshot), skin, columns));

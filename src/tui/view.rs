@@ -142,10 +142,15 @@ fn covers_body(state: &State) -> bool {
 fn page_marker(state: &State, skin: &Skin, layout: &Layout) -> Option<Text> {
     let (page, area) = (state.page()?, page_area(layout));
     let height = usize::from(area.height).saturating_sub(1);
-    let below = page.lines(&state.keys, skin, area.width.into()).len().saturating_sub(page.top.saturating_add(height));
-    let key = state.keys.say(Action::PageDown);
-    let text = format!(" {} {below} more, {key} ", skin.glyphs.down);
-    (below > 0).then(|| Line::from(skin.styled(skin.theme.accent, text)))
+    let last = page.lines(&state.keys, skin, area.width.into()).len().saturating_sub(height);
+    let above = page.top.min(last);
+    let more = |sign: &str, rows: usize, action| {
+        (rows > 0).then(|| format!(" {sign} {rows} more, {} ", state.keys.say(action)))
+    };
+    let above = more(skin.glyphs.up, above, Action::PageUp);
+    let below = more(skin.glyphs.down, last - page.top.min(last), Action::PageDown);
+    let text: String = [above, below].into_iter().flatten().collect();
+    (!text.is_empty()).then(|| Line::from(skin.styled(skin.theme.accent, text)))
 }
 
 /// A page covers the panels too.

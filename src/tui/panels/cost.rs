@@ -1,11 +1,14 @@
 //! What did it take? Tokens, energy and money of this answer and of this conversation, as far as they are known.
 
+use std::time::Duration;
+
 use ratatui::text::{Line, Span};
 
 use crate::bill::Bill;
-use crate::ledger::{Money, Total, money};
+use crate::ledger::{Entry, Money, Total, money};
 
 use super::super::format;
+use super::super::keys::{Action, Context};
 use super::super::skin::{Skin, Text, pad_left, pad_right, width};
 use super::super::state::State;
 use super::super::text::sanitize::one_line;
@@ -24,12 +27,49 @@ fn is_priced(state: &State) -> bool {
     state.prices.is_some() || !state.spent.money.is_empty()
 }
 
-pub fn lines(state: &State, skin: &Skin, columns: usize) -> Vec<Text> {
+pub fn lines(state: &State, skin: &Skin, columns: usize, rows: usize) -> Vec<Text> {
     let mut lines = vec![answer(state, skin, columns), conversation(&state.spent, skin, columns)];
     if is_priced(state) {
         lines.push(spent(state, skin));
     }
+    let bills = state.panels.bills();
+    let room = rows.saturating_sub(lines.len() + 2);
+    if room > 0 && !bills.is_empty() {
+        lines.push(Line::default());
+        lines.push(Line::from(skin.dim(COLUMNS)));
+        let newest = bills.iter().enumerate().rev().take(room);
+        lines.extend(newest.map(|(index, entry)| past(index + 1, entry, skin)));
+    }
     lines
+}
+
+/// Over the numbers of the last answers.
+const COLUMNS: &str = "answer  lane               in     out     energy    J/tok       took";
+
+fn past(number: usize, entry: &Entry, skin: &Skin) -> Text {
+    let lane = one_line(&entry.lane);
+    let lane = if entry.emulated { format!("{lane} emulated") } else { lane };
+    let each = entry.energy.joules.filter(|_| entry.tokens_out > 0).map(|joules| joules / entry.tokens_out as f64);
+    let took = Duration::try_from_secs_f64(entry.seconds).ok();
+    Line::from(vec![
+        skin.dim(pad_left(&number.to_string(), 6)),
+        skin.plain(format!("  {}", pad_right(&lane, 14))),
+        skin.number(pad_left(&entry.tokens_in.to_string(), 7)),
+        skin.number(pad_left(&entry.tokens_out.to_string(), 8)),
+        skin.figure(entry.energy.joules.map(format::energy), 11),
+        skin.figure(each.map(format::rate), 9),
+        skin.figure(took.map(format::duration), 11),
+    ])
+}
+
+/// The last answer's cost for the heading of another panel, where this one has no place: `cost 24.4 J, Shift-Tab`.
+pub fn in_short(state: &State, skin: &Skin) -> Option<Text> {
+    let joules = state.bill.as_ref()?.entry.energy.joules?;
+    let key = state.keys.key(Context::Compose, Action::PreviousPanel)?;
+    let mut spans = vec![skin.dim("cost ")];
+    spans.extend(measured(joules, skin));
+    spans.push(skin.dim(format!(", {key}")));
+    Some(Line::from(spans))
 }
 
 fn label<'a>(text: &str, skin: &Skin) -> Vec<Span<'a>> {
@@ -68,7 +108,7 @@ fn answer(state: &State, skin: &Skin, columns: usize) -> Text {
         (None, Some(answer)) if answer.decision.is_some() => {
             let prompt = answer.decision.as_ref().map_or(0, |decision| decision.prompt_tokens);
             spans.extend(tokens(prompt as u64, answer.tokens as u64, skin));
-            spans.push(skin.absent());
+            spans.extend(no_energy(skin));
         }
         (None, Some(_)) => spans.extend([skin.absent(), skin.dim(" is not kept with the conversation")]),
         (None, None) => spans.extend([skin.absent(), skin.dim(" no answer yet")]),
@@ -87,8 +127,12 @@ fn energy(bill: &Bill, skin: &Skin) -> Vec<Span<'static>> {
             spans
         }
         (None, Some(reason)) => vec![skin.dim(one_line(reason))],
-        (None, None) => vec![skin.absent()],
+        (None, None) => no_energy(skin).to_vec(),
     }
+}
+
+fn no_energy(skin: &Skin) -> [Span<'static>; 2] {
+    [skin.dim("energy "), skin.absent()]
 }
 
 fn measured(joules: f64, skin: &Skin) -> [Span<'static>; 2] {
@@ -103,7 +147,7 @@ fn conversation(total: &Total, skin: &Skin, columns: usize) -> Text {
     }
     spans.extend(tokens(total.tokens_in, total.tokens_out, skin));
     if total.measured_answers == 0 {
-        spans.push(skin.absent());
+        spans.extend(no_energy(skin));
         return Line::from(spans);
     }
     spans.extend(measured(total.joules, skin));

@@ -8,31 +8,81 @@ use crate::telemetry::device::npu::{LoadOf, NpuLoad, NpuSample};
 use crate::telemetry::device::power::Power;
 
 use super::super::format;
-use super::super::skin::{Skin, Text, pad_left};
+use super::super::skin::{Skin, Text, pad_left, pad_right};
 use super::super::state::State;
 use super::super::text::sanitize::one_line;
+use super::Sampled;
 
+const LABEL: usize = 7;
 const BAR: usize = 10;
 pub const ROWS: usize = 6;
 
-pub fn lines(state: &State, skin: &Skin, _columns: usize) -> Vec<Text> {
-    let Some(sample) = &state.device else {
-        return ["cpu   ", "npu   ", "temp  ", "mem   ", "this  ", "power "]
-            .map(|label| Line::from(vec![skin.dim(label), skin.absent()]))
+pub fn lines(state: &State, skin: &Skin, columns: usize, rows: usize) -> Vec<Text> {
+    // Of a server that was not reached, its silence says nothing.
+    let is_out_of_reach = state.server.is_some() && state.snapshot().is_none();
+    let Some(sample) = state.device.as_ref().filter(|_| !is_out_of_reach) else {
+        let process = if state.server.is_some() { "server" } else { "this" };
+        return ["cpu", "npu", "temp", "mem", process, "power"]
+            .map(|name| Line::from(vec![label(name, skin), skin.absent()]))
             .to_vec();
     };
-    vec![
+    let mut lines = vec![
         cpu(sample, skin),
         npu(&sample.npu, skin),
         temperature(sample, skin),
         memory(sample, skin),
         process(sample, state.server.is_some(), skin),
         power(sample, skin),
-    ]
+    ];
+    let past = past(state.panels.samples(), skin, columns);
+    if !past.is_empty() && rows > lines.len() + past.len() {
+        lines.push(Line::default());
+        lines.extend(past);
+    }
+    lines
+}
+
+/// What is drawn of the past, with its unit and the value of a full bar, where that is known.
+const PAST: [(&str, &str, Option<f64>); 4] =
+    [("cpu", "%", Some(100.0)), ("npu", "%", Some(100.0)), ("mem", "GiB", None), ("power", "W", None)];
+/// Columns after the bars: `  highest 100.0 GiB`.
+const HIGHEST: usize = 20;
+
+/// A bar for each of the newest samples, one line for each thing that was ever measured.
+fn past(samples: &[Sampled], skin: &Skin, columns: usize) -> Vec<Text> {
+    let room = columns.saturating_sub(LABEL + HIGHEST);
+    let newest = &samples[samples.len().saturating_sub(room)..];
+    let line = |(index, (name, unit, full)): (usize, (&str, &str, Option<f64>))| {
+        let values: Vec<Option<f64>> = newest.iter().map(|sampled| sampled[index]).collect();
+        let highest = values.iter().flatten().copied().reduce(f64::max)?;
+        let full = full.unwrap_or(highest);
+        let level = |value: &Option<f64>| value.map_or(skin.glyphs.dot, |value| skin.glyphs.level(value / full));
+        let bars: String = values.iter().map(level).collect();
+        Some(Line::from(vec![
+            label(name, skin),
+            skin.styled(skin.theme.chart, bars),
+            skin.dim("  highest "),
+            skin.number(if unit == "%" { format!("{highest:.0}") } else { format!("{highest:.1}") }),
+            skin.dim(format!(" {unit}")),
+        ]))
+    };
+    let mut lines: Vec<Text> = PAST.into_iter().enumerate().filter_map(line).collect();
+    if !lines.is_empty() {
+        let what = match newest.len() {
+            1 => "the last sample".to_owned(),
+            count => format!("the last {count} samples, the newest at the right"),
+        };
+        lines.insert(0, Line::from(skin.dim(what)));
+    }
+    lines
+}
+
+fn label(name: &str, skin: &Skin) -> Span<'static> {
+    skin.dim(pad_right(name, LABEL))
 }
 
 fn cpu(sample: &DeviceSample, skin: &Skin) -> Text {
-    let mut spans = vec![skin.dim("cpu   ")];
+    let mut spans = vec![label("cpu", skin)];
     match &sample.cpu_percent {
         Reading::Measured(percent) => {
             spans.push(skin.number(pad_left(&format!("{percent:.0}"), 4)));
@@ -56,7 +106,7 @@ fn cpu(sample: &DeviceSample, skin: &Skin) -> Text {
 
 /// How busy it is, and beside it what else its driver tells.
 fn npu(sample: &NpuSample, skin: &Skin) -> Text {
-    let mut spans = vec![skin.dim("npu   ")];
+    let mut spans = vec![label("npu", skin)];
     match &sample.load {
         Reading::Measured(NpuLoad { of: LoadOf::Asleep, .. }) => spans.push(skin.dim(LoadOf::Asleep.to_string())),
         Reading::Measured(NpuLoad { percent, of }) => {
@@ -83,16 +133,16 @@ fn npu(sample: &NpuSample, skin: &Skin) -> Text {
 fn temperature(sample: &DeviceSample, skin: &Skin) -> Text {
     match &sample.cpu_celsius {
         Reading::Measured(celsius) => Line::from(vec![
-            skin.dim("temp  "),
+            label("temp", skin),
             skin.number(pad_left(&format!("{celsius:.0}"), 4)),
             skin.dim(format!(" {}", skin.glyphs.degrees)),
         ]),
-        Reading::Unavailable(reason) => Line::from(vec![skin.dim("temp  "), why(reason, skin)]),
+        Reading::Unavailable(reason) => Line::from(vec![label("temp", skin), why(reason, skin)]),
     }
 }
 
 fn memory(sample: &DeviceSample, skin: &Skin) -> Text {
-    let mut spans = vec![skin.dim("mem   ")];
+    let mut spans = vec![label("mem", skin)];
     match (&sample.memory_used, &sample.memory_total) {
         (Reading::Measured(used), Reading::Measured(total)) => {
             spans.push(skin.number(pad_left(&format::gibibytes(*used), 4)));
@@ -105,7 +155,7 @@ fn memory(sample: &DeviceSample, skin: &Skin) -> Text {
 
 /// ortalk itself, or the server that the chat is over.
 fn process(sample: &DeviceSample, is_server: bool, skin: &Skin) -> Text {
-    let mut spans = vec![skin.dim(if is_server { "serve " } else { "this  " })];
+    let mut spans = vec![label(if is_server { "server" } else { "this" }, skin)];
     match &sample.process_memory {
         Reading::Measured(bytes) => spans.extend(skin.measure(&format::bytes(*bytes), 4)),
         Reading::Unavailable(reason) => spans.push(why(reason, skin)),
@@ -127,11 +177,11 @@ fn power(sample: &DeviceSample, skin: &Skin) -> Text {
     match &sample.power {
         // What of, since the whole machine takes several times what its processor does.
         Reading::Measured(Power { watts, source }) => Line::from(vec![
-            skin.dim("power "),
+            label("power", skin),
             skin.number(pad_left(&format!("{watts:.1}"), 4)),
             skin.dim(format!(" W  {source}")),
         ]),
-        Reading::Unavailable(reason) => Line::from(vec![skin.dim("power "), why(reason, skin)]),
+        Reading::Unavailable(reason) => Line::from(vec![label("power", skin), why(reason, skin)]),
     }
 }
 
@@ -159,15 +209,15 @@ mod tests {
             cpu_mhz: Reading::Unavailable(reason.into()),
             ..sample()
         };
-        assert_eq!(cpu(&missing("not told"), &test_skin()).to_string(), "cpu   not told");
-        assert_eq!(cpu(&missing("no sensor"), &test_skin()).to_string(), "cpu   not told  GHz: no sensor");
+        assert_eq!(cpu(&missing("not told"), &test_skin()).to_string(), "cpu    not told");
+        assert_eq!(cpu(&missing("no sensor"), &test_skin()).to_string(), "cpu    not told  GHz: no sensor");
     }
 
     #[test]
     fn the_memory_of_a_server_is_not_called_this_program_s() {
         let line = |is_server| process(&sample(), is_server, &test_skin()).to_string();
         assert!(line(false).starts_with("this "), "{}", line(false));
-        assert!(line(true).starts_with("serve "), "{}", line(true));
+        assert!(line(true).starts_with("server "), "{}", line(true));
     }
 
     #[test]
@@ -176,8 +226,8 @@ mod tests {
             let measured = Reading::Measured(Power { watts: 13.5, source });
             power(&DeviceSample { power: measured, ..sample() }, &test_skin()).to_string()
         };
-        assert_eq!(power_of(PowerSource::CpuPackages), "power 13.5 W  CPU packages");
-        assert_eq!(power_of(PowerSource::Battery), "power 13.5 W  whole machine (battery)");
+        assert_eq!(power_of(PowerSource::CpuPackages), "power  13.5 W  CPU packages");
+        assert_eq!(power_of(PowerSource::Battery), "power  13.5 W  whole machine (battery)");
     }
 
     #[test]
@@ -188,11 +238,11 @@ mod tests {
         let load = |percent, of| Reading::Measured(NpuLoad { percent, of });
         let silent = NpuSample { load: unknown(), mhz: unknown(), celsius: unknown(), watts: unknown() };
         let line = |sample: &NpuSample| npu(sample, &test_skin()).to_string();
-        assert_eq!(line(&silent), "npu   the driver does not tell");
+        assert_eq!(line(&silent), "npu    the driver does not tell");
         let warm = NpuSample { celsius: Reading::Measured(54.4), ..silent.clone() };
-        assert_eq!(line(&warm), format!("npu   the driver does not tell  54 {}", test_skin().glyphs.degrees));
+        assert_eq!(line(&warm), format!("npu    the driver does not tell  54 {}", test_skin().glyphs.degrees));
         let asleep = NpuSample { load: load(0.0, LoadOf::Asleep), ..silent.clone() };
-        assert_eq!(line(&asleep), "npu   asleep");
+        assert_eq!(line(&asleep), "npu    asleep");
         let busy = NpuSample {
             load: load(37.0, LoadOf::OwnPrograms),
             mhz: Reading::Measured(1400),
@@ -200,7 +250,7 @@ mod tests {
             ..silent
         };
         let line = line(&busy);
-        assert!(line.starts_with("npu     37 %  "), "{line}");
+        assert!(line.starts_with("npu      37 %  "), "{line}");
         assert!(line.ends_with("  own programs  1.4 GHz  1.2 W"), "{line}");
     }
 }

@@ -18,7 +18,7 @@ use ratatui::layout::Rect;
 use super::skin::{Skin, Text};
 use super::state::State;
 
-pub use shown::{Past, Shown, TokenCursor};
+pub use shown::{Past, Sampled, Shown, TokenCursor};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Panel {
@@ -64,13 +64,13 @@ impl Panel {
     /// The panel's lines, at most `columns` wide and `rows` in number.
     pub fn lines(self, state: &State, skin: &Skin, columns: usize, rows: usize) -> Vec<Text> {
         let lines = match self {
-            Self::Lane => lane::lines(state, skin, rows),
+            Self::Lane => lane::lines(state, skin, columns, rows),
             Self::Speed => speed::lines(state, skin, columns, rows),
             Self::Latency => latency::lines(state, skin, columns, rows),
             Self::Route => route::lines(state, skin, columns),
-            Self::Context => context::lines(state, skin, columns),
-            Self::Device => device::lines(state, skin, columns),
-            Self::Cost => cost::lines(state, skin, columns),
+            Self::Context => context::lines(state, skin, columns, rows),
+            Self::Device => device::lines(state, skin, columns, rows),
+            Self::Cost => cost::lines(state, skin, columns, rows),
         };
         lines.into_iter().take(rows).map(|line| skin.fit(line, columns)).collect()
     }

@@ -1,6 +1,7 @@
 //! Why there? The routing decision as it was made: the request's size, the rule, and lane by lane what was needed of how much
 //! room, with the predictions beside what was measured. While something is typed, what would be decided about it.
 
+use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 
 use crate::engine::{LaneChange, LaneId, Rejection, RemoteUsage, RoutingDecision, Rule};
@@ -15,8 +16,9 @@ use super::super::text::sanitize::one_line;
 const NAME: usize = 7;
 /// Columns of the bar of a lane's room, at least.
 const BAR: usize = 8;
-/// Columns of a measured value.
-const VALUE: usize = 8;
+/// Columns of a value before its unit, and of the unit.
+const VALUE: usize = 6;
+const UNIT: usize = 5;
 
 pub fn rows(state: &State) -> usize {
     let lanes = state.snapshot().map_or(2, |snapshot| snapshot.lanes.len().max(1));
@@ -37,8 +39,9 @@ pub fn lines(state: &State, skin: &Skin, columns: usize) -> Vec<Text> {
     let room = Room::of(decision, &order, columns);
     for id in order {
         let change = answer.and_then(|answer| answer.change.as_ref()).filter(|change| change.to == id);
+        let left = answer.and_then(|answer| answer.change.as_ref()).filter(|change| change.to != decision.lane);
         if id == decision.lane {
-            lines.push(chosen(decision, room, skin));
+            lines.push(left.map_or_else(|| chosen(decision, room, skin), |left| gone(decision, left, room, skin)));
             // Back to the lane that was chosen first.
             lines.extend(change.map(|change| moved(change, room, skin)));
         } else if let Some(rejection) = decision.rejected.iter().find(|rejection| rejection.lane == id) {
@@ -108,7 +111,7 @@ pub fn room(decision: &RoutingDecision) -> usize {
     decision.needed_tokens.saturating_sub(decision.prompt_tokens)
 }
 
-/// `tokens 37 prompt + 128 of 1024 answer = 165`; `37 of 512 prompt` where the oldest turns are left out.
+/// `tokens 37 prompt + 128 expected of 1024 = 165`; `37 of 512 prompt` where the oldest turns are left out.
 fn needed(decision: &RoutingDecision, skin: &Skin, columns: usize) -> Text {
     let room = room(decision);
     let mut spans = vec![skin.dim(pad_right("tokens", NAME))];
@@ -117,11 +120,14 @@ fn needed(decision: &RoutingDecision, skin: &Skin, columns: usize) -> Text {
     spans.push(skin.number(decision.prompt_tokens.to_string()));
     spans.extend(decision.whole_prompt_tokens.map(|whole| skin.dim(format!(" of {whole}"))));
     spans.extend([skin.dim(" prompt + "), skin.number(room.to_string())]);
-    let sum = [skin.dim(" answer = "), skin.number((decision.prompt_tokens + room).to_string())];
-    let of = skin.dim(format!(" of {}", decision.answer_tokens));
-    let all = [spans.clone(), vec![of.clone()], sum.to_vec()].concat();
-    if room < decision.answer_tokens && width(&Line::from(all)) <= columns {
-        spans.push(of);
+    let is_all = room >= decision.answer_tokens;
+    let sum = [skin.dim(" = "), skin.number((decision.prompt_tokens + room).to_string())];
+    let has_room = width(&Line::from([spans.clone(), sum.to_vec()].concat())) + " expected".len() <= columns;
+    spans.push(skin.dim(if is_all || !has_room { " answer" } else { " expected" }));
+    let limit = skin.dim(format!(" of {}", decision.answer_tokens));
+    let all = [spans.clone(), vec![limit.clone()], sum.to_vec()].concat();
+    if !is_all && width(&Line::from(all)) <= columns {
+        spans.push(limit);
     }
     spans.extend(sum);
     Line::from(spans)
@@ -148,15 +154,30 @@ fn gauge(needed: usize, limit: usize, room: Room, skin: &Skin) -> Vec<Span<'stat
 }
 
 fn chosen(decision: &RoutingDecision, room: Room, skin: &Skin) -> Text {
-    let mut spans = vec![skin.styled(skin.theme.good, room.name(skin.glyphs.chosen, decision.lane))];
     let fits = decision.needed_tokens <= decision.context_limit;
+    let (sign, style) =
+        if fits { (skin.glyphs.chosen, skin.theme.good) } else { (skin.glyphs.stall, skin.theme.warning) };
+    let mut spans = vec![skin.styled(style, room.name(sign, decision.lane))];
     spans.extend(gauge(decision.needed_tokens, decision.context_limit, room, skin));
     spans.push(skin.dim("  "));
     match (decision.predicted_total, fits) {
-        (_, false) => spans.push(skin.styled(skin.theme.warning, "too long")),
+        (_, false) => spans.push(skin.styled(skin.theme.warning, outgrown(decision))),
         (Some(total), true) => spans.push(skin.dim(format!("est. {}", format::duration(total)))),
         (None, true) => spans.push(skin.plain("fits")),
     }
+    Line::from(spans)
+}
+
+/// What becomes of an answer that grows as long as was expected, on a lane that was taken although it has no room for it.
+fn outgrown(decision: &RoutingDecision) -> &'static str {
+    if decision.may_move() { "may move on" } else { "may be cut" }
+}
+
+/// The lane that was chosen, and that the answer left.
+fn gone(decision: &RoutingDecision, change: &LaneChange, room: Room, skin: &Skin) -> Text {
+    let mut spans = vec![skin.dim(room.name(skin.glyphs.rejected, decision.lane))];
+    spans.extend(gauge(decision.needed_tokens, decision.context_limit, room, skin));
+    spans.push(skin.dim(format!("  until token {}", change.after_tokens)));
     Line::from(spans)
 }
 
@@ -188,7 +209,7 @@ fn bill(state: &State, usage: RemoteUsage, skin: &Skin) -> Text {
     let mut spans = vec![skin.dim(pad_right("bill", NAME)), skin.dim(tokens), skin.dot()];
     match price {
         Some(price) => spans.push(skin.number(price.show(usage))),
-        None => spans.push(skin.dim("no price in the settings")),
+        None => spans.push(skin.dim("no price set")),
     }
     Line::from(spans)
 }
@@ -203,18 +224,24 @@ fn moved(change: &LaneChange, room: Room, skin: &Skin) -> Text {
     ])
 }
 
-/// A value as it was predicted and as it was.
+/// A value as it was predicted and as it was: numbers and units in columns of their own.
 fn compared(label: &str, predicted: Option<String>, verb: &str, measured: Option<String>, skin: &Skin) -> Text {
-    let value = |value: Option<String>| pad_left(&value.unwrap_or_else(|| skin.glyphs.absent.to_owned()), VALUE);
-    let number = match &measured {
-        Some(_) => skin.number(value(measured)),
-        None => skin.dim(value(None)),
+    let value = |value: Option<String>, style: Style| {
+        let value = value.unwrap_or_else(|| skin.glyphs.absent.to_owned());
+        let (number, unit) = value.split_once(' ').unwrap_or((&value, ""));
+        [
+            skin.styled(style, pad_left(number, VALUE)),
+            skin.styled(
+                if style == skin.theme.number { skin.theme.dim } else { style },
+                format!(" {}", pad_right(unit, UNIT)),
+            ),
+        ]
     };
-    Line::from(vec![
-        skin.dim(pad_right(label, NAME)),
-        skin.dim("est. "),
-        skin.plain(pad_right(&value(predicted), 11)),
-        skin.dim(format!("  {} ", pad_right(verb, 4))),
-        number,
-    ])
+    let style = if measured.is_some() { skin.theme.number } else { skin.theme.dim };
+    let mut spans = vec![skin.dim(pad_right(label, NAME)), skin.dim("est. ")];
+    spans.extend(value(predicted, skin.theme.text));
+    spans.push(skin.dim(format!(" {} ", pad_right(verb, 4))));
+    let [number, unit] = value(measured, style);
+    spans.extend([number, skin.styled(unit.style, unit.content.trim_end().to_owned())]);
+    Line::from(spans)
 }

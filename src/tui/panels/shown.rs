@@ -3,11 +3,18 @@
 use std::time::Duration;
 
 use crate::engine::LaneId;
+use crate::ledger::Entry;
+use crate::telemetry::device::DeviceSample;
 
 use super::super::answer::Answer;
 
 /// Answers whose speed is remembered.
 const TREND: usize = 64;
+/// Samples of the machine that are remembered.
+const SAMPLES: usize = 256;
+
+/// Load of the CPU and of the NPU in percent, memory in GiB, watts: what of it was measured.
+pub type Sampled = [Option<f64>; 4];
 
 #[derive(Debug, Clone, Default)]
 pub struct Shown {
@@ -17,6 +24,8 @@ pub struct Shown {
     pub zoomed: bool,
     pub cursor: Option<TokenCursor>,
     trend: Vec<Past>,
+    bills: Vec<Entry>,
+    samples: Vec<Sampled>,
 }
 
 /// The token of an answer that a reader looks at.
@@ -50,21 +59,52 @@ impl Shown {
     /// Another conversation's answers come.
     pub fn forget_trend(&mut self) {
         self.trend.clear();
+        self.bills.clear();
+    }
+
+    /// What the last answers took, the newest last.
+    pub fn bills(&self) -> &[Entry] {
+        &self.bills
+    }
+
+    pub fn note_bill(&mut self, entry: &Entry) {
+        push(&mut self.bills, entry.clone(), TREND);
+    }
+
+    /// The newest last.
+    pub fn samples(&self) -> &[Sampled] {
+        &self.samples
+    }
+
+    pub fn note_sample(&mut self, sample: &DeviceSample) {
+        let sampled = [
+            sample.cpu_percent.measured().map(|percent| f64::from(*percent)),
+            sample.npu.load.measured().map(|load| f64::from(load.percent)),
+            sample.memory_used.measured().map(|bytes| *bytes as f64 / f64::from(1 << 30)),
+            sample.power.measured().map(|power| f64::from(power.watts)),
+        ];
+        push(&mut self.samples, sampled, SAMPLES);
     }
 
     /// Notes an answer that is over; one that gave no token has no speed.
     pub fn note(&mut self, answer: &Answer) {
         let Some(lane) = answer.lane.filter(|_| answer.tokens > 0) else { return };
-        if self.trend.len() == TREND {
-            self.trend.remove(0);
-        }
-        self.trend.push(Past {
+        let past = Past {
             lane,
             emulated: answer.is_emulated(),
             tokens: answer.tokens,
             tokens_per_second: answer.tokens_per_second(),
             ttft: answer.ttft(),
             prefill_tokens_per_second: answer.prefill_tokens_per_second(),
-        });
+        };
+        push(&mut self.trend, past, TREND);
     }
+}
+
+/// The oldest goes where there are too many.
+fn push<T>(list: &mut Vec<T>, new: T, most: usize) {
+    if list.len() >= most {
+        list.remove(0);
+    }
+    list.push(new);
 }

@@ -81,6 +81,7 @@ fn panels_in_full() {
         let mut desk = looking_at_a_token();
         desk.stream();
         desk.finish(FinishReason::Stop);
+        desk.event(Event::Billed(Box::new(bill(Some(24.4)))));
         desk.event(Event::Resize { columns: 100, rows: 24 });
         desk.state.overlay = Some(Overlay::Panel(panel));
         desk.key(KeyCode::F(3));
@@ -160,11 +161,11 @@ fn the_cost_panel_says_what_is_not_known() {
     desk.send("question");
     desk.route();
     desk.token("word ");
-    assert_eq!(lines(&desk)[0], "answer  1000 in     1 out  —");
+    assert_eq!(lines(&desk)[0], "answer  1000 in     1 out  energy —");
     let mut unmeasured = bill(None);
     unmeasured.entry.prices = None;
     desk.event(Event::Billed(Box::new(unmeasured)));
-    assert_eq!(lines(&desk), ["answer  1000 in    58 out  no readable sensor", "chat    1000 in    58 out  —"]);
+    assert_eq!(lines(&desk), ["answer  1000 in    58 out  no readable sensor", "chat    1000 in    58 out  energy —"]);
     let mut emulated = bill(Some(24.4));
     emulated.entry.emulated = true;
     desk.event(Event::Billed(Box::new(emulated)));

@@ -66,10 +66,14 @@ pub fn on_event(state: &mut State, event: Event, now: Instant, effects: &mut Vec
                 state.conversation.add(Kind::Notice(Level::Warning), complaint);
             }
             state.spent.add(&bill.entry, None);
+            state.panels.note_bill(&bill.entry);
             state.bill = Some(bill);
         }
         Event::Weighed(result) => consent::weighed(state, result, now, effects),
-        Event::Device(sample) => state.device = Some(*sample),
+        Event::Device(sample) => {
+            state.panels.note_sample(&sample);
+            state.device = Some(*sample);
+        }
         // All others are not the engine's.
         _ => {}
     }
