@@ -121,7 +121,8 @@ fn print_all(found: &[Found], json: bool) -> anyhow::Result<()> {
         let when = changed.with_timezone(&Local).format("%Y-%m-%d %H:%M");
         text.push_str(&format!("{id}  {when}  {messages:>4}  {}\n", one_line(title)));
         if let Some(snippet) = snippet {
-            text.push_str(&format!("{:24}{}\n", "", one_line(&snippet.text)));
+            let cut = if snippet.is_cut { "..." } else { "" };
+            text.push_str(&format!("{:24}{cut}{}\n", "", one_line(&snippet.text)));
         }
     }
     print_now(&text)

@@ -202,6 +202,8 @@ impl FetchDisplay {
     pub fn report_build(&mut self, model: &str, progress: BuildProgress) {
         let (label, total) = match progress.stage {
             BuildStage::Waiting => (format!("{model}: waiting for another ortalk"), 0),
+            // It may turn out to be no model.
+            BuildStage::Reading => (format!("{model}: reading"), 100),
             _ => (format!("{model}: building for the CPU"), 100),
         };
         // The weights are nearly all of it.

@@ -328,11 +328,12 @@ pub fn model(
         display.report_build(&name, progress)
     })
     .with_context(|| {
-        format!(
-            "{} names '{}', which is neither a model folder nor a GGUF file or checkpoint folder that can be built",
-            named_by(argument, paths),
-            named.display()
-        )
+        // The name was typed, in the chat or as --model, or stands in the settings, which are named.
+        let subject = match argument {
+            Some(_) => format!("'{}' is", named.display()),
+            None => format!("{} names '{}', which is", named_by(argument, paths), named.display()),
+        };
+        format!("{subject} neither a model folder nor a GGUF file or checkpoint folder that can be built")
     })
 }
 

@@ -177,11 +177,14 @@ impl RoutingDecision {
     /// `None` where it fits, and where that is not known.
     pub fn excess(&self) -> Option<usize> {
         let parts = self.parts.filter(|_| self.context_limit > 0)?;
-        // What was taken because it fits may outgrow the lane.
-        let stays = matches!(self.rule, Rule::Requested | Rule::OnlyReady | Rule::LongestContext);
-        let moves = !stays && self.rejected.iter().any(|other| other.context_limit > self.context_limit);
         let excess = (parts.system + parts.message).saturating_sub(self.prompt_room());
-        (excess > 0 && !moves).then_some(excess)
+        (excess > 0 && !self.may_move()).then_some(excess)
+    }
+
+    /// What outgrows the lane goes on at another, which has more room: not where this one was asked for.
+    pub fn may_move(&self) -> bool {
+        let stays = matches!(self.rule, Rule::Requested | Rule::OnlyReady | Rule::LongestContext);
+        !stays && self.rejected.iter().any(|other| other.context_limit > self.context_limit)
     }
 
     /// Tokens per second that the predictions count with: of the expected answer, in the time after the first token.

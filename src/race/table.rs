@@ -111,6 +111,17 @@ pub fn duration(duration: Duration) -> String {
     }
 }
 
+/// A number of the verdict, as it stands in the table; times are in milliseconds.
+pub fn shown(measure: Measure, value: f64) -> String {
+    let time = Duration::from_secs_f64(value.max(0.0) / 1e3);
+    match measure {
+        Measure::FirstToken => duration(time),
+        Measure::Rate => number(value),
+        Measure::P50 | Measure::P99 | Measure::Sigma => milliseconds(time),
+        Measure::Energy => format!("{value:.2}"),
+    }
+}
+
 fn milliseconds(duration: Duration) -> String {
     match duration.as_secs_f64() * 1e3 {
         ms if ms < 0.995 => format!("{ms:.2}"),

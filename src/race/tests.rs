@@ -226,8 +226,8 @@ fn the_verdict_is_in_words_and_says_what_it_is_not() {
         sentences(&run_race()),
         [
             "cpu gives 4.0x the tokens per second of npu: 80.0 and 20.0.",
-            "cpu has its first token 2.5x sooner: 40.0 and 100 ms.",
-            "npu is the steadier one: a standard deviation of 0.00 and 4.33 ms.",
+            "cpu has its first token 2.5x sooner: 40 ms and 100 ms.",
+            "npu is the steadier one: a standard deviation of 0.00 and 4.3 ms.",
             "cpu takes less energy: 1.00 and 2.00 J a token (2.0x).",
             "They said the same.",
             "npu is emulated: its times say nothing about an npu in hardware.",
@@ -249,7 +249,7 @@ fn numbers_within_five_percent_have_no_winner() {
         sentences(&race)[..2],
         [
             "They give the same tokens per second, within 5 %: 10.0 and 9.71.",
-            "They have their first token at the same time, within 5 %: 100 and 104 ms.",
+            "They have their first token at the same time, within 5 %: 100 ms and 104 ms.",
         ]
     );
 }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::table::shown;
 use super::{Figures, Order, Race, Standing};
 use crate::engine::LaneId;
 
@@ -83,7 +84,7 @@ fn ranked(race: &Race, measure: Measure) -> Vec<(LaneId, f64)> {
 fn even(race: &Race, measure: Measure) -> Option<String> {
     let [(_, best), (_, other), ..] = *ranked(race, measure).as_slice() else { return None };
     let (less, more) = if best < other { (best, other) } else { (other, best) };
-    (more <= less * SAME).then(|| format!("{} and {}", number(best), number(other)))
+    (more <= less * SAME).then(|| format!("{} and {}", shown(measure, best), shown(measure, other)))
 }
 
 /// The verdict in words, a sentence each: what was better, and what has to be known about the numbers.
@@ -91,25 +92,26 @@ pub fn sentences(race: &Race) -> Vec<String> {
     let compared = compare(race);
     let find = |measure: Measure| compared.iter().find(|comparison| comparison.measure == measure);
     let times = |comparison: &Comparison| comparison.ratio.map(ratio).unwrap_or_default();
+    let numbers = |found: &Comparison| (shown(found.measure, found.best), shown(found.measure, found.other));
     let mut said = Vec::new();
     if let Some(rate) = find(Measure::Rate) {
-        let (winner, next, best, other) = (rate.winner, rate.next, number(rate.best), number(rate.other));
+        let (winner, next, (best, other)) = (rate.winner, rate.next, numbers(rate));
         said.push(format!("{winner} gives {} the tokens per second of {next}: {best} and {other}.", times(rate)));
     } else if let Some(numbers) = even(race, Measure::Rate) {
         said.push(format!("They give the same tokens per second, within 5 %: {numbers}."));
     }
     if let Some(first) = find(Measure::FirstToken) {
-        let (winner, best, other) = (first.winner, number(first.best), number(first.other));
-        said.push(format!("{winner} has its first token {} sooner: {best} and {other} ms.", times(first)));
+        let (winner, (best, other)) = (first.winner, numbers(first));
+        said.push(format!("{winner} has its first token {} sooner: {best} and {other}.", times(first)));
     } else if let Some(numbers) = even(race, Measure::FirstToken) {
-        said.push(format!("They have their first token at the same time, within 5 %: {numbers} ms."));
+        said.push(format!("They have their first token at the same time, within 5 %: {numbers}."));
     }
     if let Some(sigma) = find(Measure::Sigma) {
-        let (winner, best, other) = (sigma.winner, number(sigma.best), number(sigma.other));
+        let (winner, (best, other)) = (sigma.winner, numbers(sigma));
         said.push(format!("{winner} is the steadier one: a standard deviation of {best} and {other} ms."));
     }
     if let Some(energy) = find(Measure::Energy) {
-        let (winner, best, other) = (energy.winner, number(energy.best), number(energy.other));
+        let (winner, (best, other)) = (energy.winner, numbers(energy));
         said.push(format!("{winner} takes less energy: {best} and {other} J a token ({}).", times(energy)));
     }
     if said.is_empty() {
@@ -142,7 +144,10 @@ pub fn caveats(race: &Race) -> Vec<String> {
     if ran().any(|racer| racer.figures().is_estimate) {
         said.push("A server's tokens are counted by the pieces that it sends (est.).".to_owned());
     }
-    if let Order::InTurn { why } = &race.start.order {
+    // Of one lane alone that says nothing.
+    if let Order::InTurn { why } = &race.start.order
+        && ran().count() > 1
+    {
         said.push(format!("The lanes ran one after the other: {why}."));
     }
     said
@@ -178,13 +183,5 @@ pub fn ratio(ratio: f64) -> String {
     match ratio {
         r if r < 9.95 => format!("{r:.1}x"),
         r => format!("{r:.0}x"),
-    }
-}
-
-fn number(value: f64) -> String {
-    match value {
-        v if v < 9.995 => format!("{v:.2}"),
-        v if v < 99.95 => format!("{v:.1}"),
-        v => format!("{v:.0}"),
     }
 }

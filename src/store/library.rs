@@ -31,6 +31,8 @@ pub struct Snippet {
     pub text: String,
     /// What was looked for, in bytes of `text`.
     pub at: Range<usize>,
+    /// The message says something before it.
+    pub is_cut: bool,
 }
 
 pub struct Library {
@@ -151,10 +153,8 @@ const BEHIND: usize = 120;
 fn around(text: &str, at: Range<usize>) -> Snippet {
     let start = text[..at.start].char_indices().rev().nth(BEFORE - 1).map_or(0, |(at, _)| at);
     let end = text[at.end..].char_indices().nth(BEHIND).map_or(text.len(), |(more, _)| at.end + more);
+    let start = start + to_a_word(&text[start..at.start], start > 0);
     let mut out = String::new();
-    if start > 0 {
-        out.push_str("...");
-    }
     let one_line = |text: &str, out: &mut String| {
         for c in text.chars() {
             let c = if c.is_whitespace() { ' ' } else { c };
@@ -169,7 +169,17 @@ fn around(text: &str, at: Range<usize>) -> Snippet {
     out.push_str(&text[at.clone()]);
     let to = out.len();
     one_line(&text[at.end..end], &mut out);
-    Snippet { text: out, at: from..to }
+    Snippet { text: out, at: from..to, is_cut: start > 0 }
+}
+
+/// Where the first whole word begins of a text that may begin within one; at its start where it is all one word.
+fn to_a_word(text: &str, may_be_within: bool) -> usize {
+    if !may_be_within {
+        return 0;
+    }
+    let space = text.find(char::is_whitespace).unwrap_or(0);
+    let word = text[space..].find(|c: char| !c.is_whitespace()).map(|word| space + word);
+    word.unwrap_or(0)
 }
 
 #[cfg(test)]
@@ -235,8 +245,12 @@ mod tests {
         let at = position(&text, &['n', 'e']).unwrap();
         let snippet = around(&text, at);
         assert_eq!(&snippet.text[snippet.at.clone()], "ne");
-        assert!(snippet.text.starts_with(&format!("...{} ne", "é".repeat(22))), "{snippet:?}");
-        assert_eq!(snippet.text.chars().count(), 3 + 23 + 2 + BEHIND);
+        // Before it is one long word, of which the end is shown.
+        assert!(snippet.text.starts_with(&format!("{} ne", "é".repeat(22))) && snippet.is_cut, "{snippet:?}");
+        assert_eq!(snippet.text.chars().count(), 23 + 2 + BEHIND);
+        let text = "First I consider what a river is, and then a lake";
+        let snippet = around(text, position(text, &['l', 'a', 'k', 'e']).unwrap());
+        assert_eq!((snippet.text.as_str(), snippet.is_cut), ("a river is, and then a lake", true));
         // A letter that has two small ones stays what it is.
         assert_eq!(position("aİb", &['İ', 'b']), Some(1..4));
         assert_eq!(position("aaab", &['a', 'a', 'b']), Some(1..4));

@@ -29,6 +29,8 @@ pub struct Answer {
     pub over: bool,
     /// What was measured of it, where it was given in an earlier session.
     kept: Option<Kept>,
+    /// It is the one of a race's answers that the reader kept; nothing was routed.
+    pub raced: bool,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -63,7 +65,13 @@ impl Answer {
             finished: None,
             over: false,
             kept: None,
+            raced: false,
         }
+    }
+
+    /// Of a race, and kept.
+    pub fn raced(block: usize, submitted: Instant) -> Self {
+        Self { raced: true, ..Self::new(block, submitted) }
     }
 
     /// An answer of a kept conversation; of one that went on, what was measured of its last part. `None` for a question, and
@@ -201,6 +209,16 @@ impl Answer {
 
     pub fn prefill_tokens_per_second(&self) -> Option<f64> {
         self.finished.as_ref().and_then(|finished| finished.timings.prefill_tokens_per_second())
+    }
+
+    /// Until the lane has said how long its passes took, at least so many: the time to the first token has them in it.
+    pub fn least_prefill_rate(&self) -> Option<f64> {
+        let (new, _) = self.new_and_reused().filter(|_| self.tokens > 0 && self.change.is_none())?;
+        if self.lane == Some(LaneId::Remote) {
+            return None;
+        }
+        let seconds = self.ttft()?.as_secs_f64();
+        (new > 0 && seconds > 0.0).then(|| new as f64 / seconds)
     }
 
     /// Prompt tokens that were computed, and those that an earlier turn had left in the cache. A prompt that was cancelled

@@ -90,7 +90,7 @@ pub const COMMANDS: &[Command] = &[
     Command {
         name: "/race",
         takes: "lanes as in cpu,npu, a message, both, or nothing",
-        help: "one message down several lanes, compared",
+        help: "one message down several lanes",
         parse: |rest| Some(race(rest)),
     },
     Command {
@@ -102,7 +102,7 @@ pub const COMMANDS: &[Command] = &[
     Command {
         name: "/markdown",
         takes: "on or off",
-        help: "show answers as markdown, or as written",
+        help: "show answers as markdown, or raw",
         parse: |rest| match rest {
             "" | "on" => Some(Typed::Markdown(true)),
             "off" => Some(Typed::Markdown(false)),
@@ -147,7 +147,7 @@ pub const COMMANDS: &[Command] = &[
     Command {
         name: "/rename",
         takes: "a title",
-        help: "call this conversation by another title",
+        help: "give this conversation a title",
         parse: |rest| (!rest.is_empty()).then_some(Typed::Chats(ChatCommand::Rename(rest))),
     },
     Command {
@@ -171,7 +171,7 @@ pub const COMMANDS: &[Command] = &[
     Command {
         name: "/save",
         takes: "",
-        help: "keep this conversation, after --no-save",
+        help: "save it, after --no-save",
         parse: |rest| alone(rest, Typed::Chats(ChatCommand::Save)),
     },
     Command { name: "/quit", takes: "", help: "leave ortalk", parse: |rest| alone(rest, Typed::Quit) },

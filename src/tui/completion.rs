@@ -30,18 +30,18 @@ impl Completion {
     }
 
     /// Rows that it would like of a conversation of so many.
-    pub fn rows(&self, conversation: u16, columns: u16) -> u16 {
+    pub fn rows(&self, conversation: u16) -> u16 {
         let Some(list) = &self.list else { return 0 };
-        let more = picker_view::more_rows(list, usize::from(columns).saturating_sub(1));
-        let wanted = (list.rows().0.len() + 1 + more).min(MOST_ROWS);
+        let wanted = (list.rows().0.len() + 1).min(MOST_ROWS);
         u16::try_from(wanted).unwrap_or(u16::MAX).min(conversation / 2)
     }
 
     /// The heading, then the rows.
     pub fn lines(&self, skin: &Skin, columns: usize, rows: usize) -> Vec<Text> {
         let Some(list) = &self.list else { return Vec::new() };
-        let mut lines = vec![heading(list, skin, columns)];
-        let choices = picker_view::choices(list, skin, columns.saturating_sub(1), rows.saturating_sub(1));
+        // A choice says more than what it is one of.
+        let mut lines = if rows > 1 { vec![heading(list, skin, columns)] } else { Vec::new() };
+        let choices = picker_view::choices(list, skin, columns.saturating_sub(2), rows - lines.len());
         lines.extend(choices.into_iter().map(|choice| {
             let margin = std::iter::once(skin.plain(" "));
             Line::from(margin.chain(choice.spans).collect::<Vec<_>>())

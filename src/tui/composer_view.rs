@@ -173,8 +173,9 @@ pub fn footer(state: &State, skin: &Skin, layout: &Layout, columns: usize) -> Te
 fn hints(state: &State, skin: &Skin, layout: &Layout, columns: usize) -> Text {
     let key = |context, action, what| Some((state.keys.key(context, action)?, what));
     let chat = |action, what| key(Context::Compose, action, what);
-    let keys = if let Some(Overlay::List(_)) = state.overlay {
-        [key(Context::List, Action::Choose, "choose"), chat(Action::Escape, "back"), None, None]
+    let keys = if let Some(Overlay::List(picker)) = &state.overlay {
+        let has_rows = !picker.rows().0.is_empty();
+        [key(Context::List, Action::Choose, "choose").filter(|_| has_rows), chat(Action::Escape, "back"), None, None]
     } else if let Some(Overlay::Page(_)) = state.overlay {
         [chat(Action::PageUp, "scroll"), chat(Action::Escape, "close"), None, None]
     } else if let Some(replay) = &state.replay {
@@ -191,6 +192,9 @@ fn hints(state: &State, skin: &Skin, layout: &Layout, columns: usize) -> Text {
             chat(Action::Escape, "close"),
             None,
         ]
+    } else if matches!(state.engine, EngineState::Failed(_)) {
+        let commands = Some(("/".to_owned(), "commands"));
+        [commands, chat(Action::Help, "help"), chat(Action::Interrupt, "twice: leave"), None]
     } else {
         [
             chat(Action::Send, if state.busy() { "queue" } else { "send" }),
@@ -280,7 +284,7 @@ fn preview(state: &State, skin: &Skin) -> Text {
             let mut spans = match too_long(decision, skin) {
                 Some(spans) => spans,
                 None => {
-                    let mut spans = count(decision, false, skin);
+                    let mut spans = count(decision, state.columns < 100, skin);
                     spans.insert(1, skin.dim(format!(" of {} tokens", decision.context_limit)));
                     spans.extend([skin.dim(", would run on "), skin.styled(skin.theme.lane, decision.lane.name())]);
                     spans
@@ -392,7 +396,7 @@ impl Room {
         match self {
             Self::Enough => None,
             Self::Little => Some("nearly full"),
-            Self::None if brief => Some("old turns are left out"),
+            Self::None if brief => Some("oldest turns go"),
             Self::None => Some("the oldest turns will be left out"),
         }
     }

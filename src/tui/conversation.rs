@@ -27,6 +27,13 @@ enum View {
     },
 }
 
+/// How much text there is: blocks, and bytes of the last one.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Extent {
+    blocks: usize,
+    last: usize,
+}
+
 #[derive(Debug, Clone)]
 pub struct Conversation {
     blocks: Vec<Block>,
@@ -34,6 +41,8 @@ pub struct Conversation {
     above: Vec<usize>,
     view: View,
     reading: Reading,
+    /// How it was laid out last, and how much of it.
+    laid_out: (Reading, Extent),
     height: usize,
     unread: bool,
     /// Text that is followed moves up by several rows at a time.
@@ -48,6 +57,7 @@ impl Default for Conversation {
             above: vec![0],
             view: View::Follow,
             reading,
+            laid_out: (reading, Extent::default()),
             height: 1,
             unread: false,
             in_steps: false,
@@ -236,11 +246,22 @@ impl Conversation {
     /// Wraps what is new for a view of this size. Everything below counts rows of the last call.
     pub fn lay_out(&mut self, columns: usize, height: usize) {
         self.reading.columns = columns.max(1);
+        let (_, new) = self.rows_below();
         self.height = height;
         for block in &mut self.blocks {
             block.wrap(self.reading);
         }
         self.count();
+        // Where only the rows are others, nothing has come that the reader does not know.
+        let now = (self.reading, self.extent());
+        let (reading, extent) = std::mem::replace(&mut self.laid_out, now);
+        if let View::At { top, .. } = self.view
+            && reading != self.reading
+            && extent == now.1
+            && new == 0
+        {
+            self.view = View::At { top, seen: self.anchor(self.total_rows().saturating_sub(1)) };
+        }
         // Where the text has become shorter than the view, or its end has come into it, the reader is at the end.
         if let View::At { top, .. } = self.view
             && self.row_of(top) + self.height >= self.total_rows()
@@ -249,6 +270,11 @@ impl Conversation {
         }
         self.note_seen();
         self.highlight();
+    }
+
+    fn extent(&self) -> Extent {
+        let last = self.blocks.last().map_or(0, |block| block.shown().len() + block.thought().len());
+        Extent { blocks: self.blocks.len(), last }
     }
 
     /// Finds out what the words of the code in view are.

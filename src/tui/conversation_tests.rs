@@ -224,3 +224,17 @@ fn followed_text_moves_in_steps() {
     conversation.scroll_by(1);
     assert!(conversation.is_following());
 }
+
+#[test]
+fn other_rows_of_the_same_text_are_not_new() {
+    let mut c = conversation(10, 3);
+    c.scroll_to(0);
+    c.lay_out(10, 3);
+    assert_eq!(c.rows_below().1, 0);
+    c.lay_out(5, 3);
+    assert!(c.rows_below().0 > 0);
+    assert_eq!(c.rows_below().1, 0);
+    c.append(1, " eleven twelve thirteen");
+    c.lay_out(7, 3);
+    assert!(c.rows_below().1 > 0);
+}

@@ -33,6 +33,8 @@ pub struct Glyphs {
     /// Where the next word of an answer will stand.
     pub caret: &'static str,
     pub sigma: &'static str,
+    /// Before the best number of a column.
+    pub best: &'static str,
     /// Beside the winner of a race.
     pub leads: &'static str,
     /// In place of a number that was not measured yet.
@@ -71,6 +73,7 @@ pub const UNICODE: Glyphs = Glyphs {
     prompt: "›",
     caret: "▌",
     sigma: "σ",
+    best: "*",
     leads: "◀",
     absent: "—",
     degrees: "°C",
@@ -105,6 +108,7 @@ pub const ASCII: Glyphs = Glyphs {
     prompt: ">",
     caret: "_",
     sigma: "sd",
+    best: "*",
     leads: "<",
     absent: "-",
     degrees: "C",

@@ -6,8 +6,8 @@ use super::command::COMMANDS;
 use super::keymap::{Bound, Keymap};
 use super::keys::Context;
 use super::page::matches;
-use super::skin::{self, Skin, Text, pad_right};
-use super::text::{truncate, width};
+use super::skin::{Skin, Text, pad_right, rows_of};
+use super::text::{self, truncate};
 use super::trace::STALL;
 
 const KEY: usize = 19;
@@ -15,9 +15,13 @@ const HELP: usize = 37;
 /// Columns of one key with its help.
 const COLUMN: usize = KEY + HELP;
 /// Of all keys of an action, while something is searched for.
-const ALL_KEYS: usize = 32;
+const ALL_KEYS: usize = 29;
 /// Of the longest names of actions.
 const NAME: usize = 20;
+
+const COMMANDS_TITLE: &str = "commands";
+/// Columns of commands with what they take.
+const WITH_TAKES: usize = 108;
 
 /// One thing to know.
 struct Entry {
@@ -41,10 +45,12 @@ pub fn lines(keys: &Keymap, filter: &str, skin: &Skin, columns: usize) -> Vec<Te
         if !lines.is_empty() {
             lines.push(Line::default());
         }
-        lines.push(skin.fit(Line::from(skin.styled(skin.theme.accent, title)), columns));
-        match is_searched {
-            true => lines.extend(entries.iter().flat_map(|entry| with_name(entry, skin, columns))),
-            false => lines.extend(side_by_side(&entries, skin, columns)),
+        lines.push(skin.fit(Line::from(skin.styled(skin.theme.accent, title.clone())), columns));
+        // What commands take is always told where there is room for it.
+        if is_searched || (title == COMMANDS_TITLE && columns >= WITH_TAKES) {
+            lines.extend(entries.iter().flat_map(|entry| with_name(entry, skin, columns)));
+        } else {
+            lines.extend(side_by_side(&entries, skin, columns));
         }
     }
     lines
@@ -64,6 +70,7 @@ fn groups(keys: &Keymap, is_searched: bool, skin: &Skin) -> Vec<(String, Vec<Ent
         name: row.action.name(),
     };
     let mut groups: Vec<(String, Vec<Entry>)> = Vec::new();
+    let mut further = Vec::new();
     for context in contexts {
         let rows = keys.rows().filter(|row| row.context == context);
         let entries = match is_searched {
@@ -74,6 +81,11 @@ fn groups(keys: &Keymap, is_searched: bool, skin: &Skin) -> Vec<(String, Vec<Ent
                 .collect(),
         };
         groups.push((context.title().to_owned(), entries));
+        if !is_searched {
+            let rows = keys.rows().filter(|row| row.context == context);
+            let others = rows.flat_map(|row| row.others().map(|key| entry(key, row)));
+            further.push((format!("further {}", context.title()), others.collect()));
+        }
     }
     let nameless = |sign: &str, help: String| Entry { sign: sign.to_owned(), help, name: String::new() };
     let commands = COMMANDS.iter().filter(|command| !command.help.is_empty()).map(|command| Entry {
@@ -81,28 +93,33 @@ fn groups(keys: &Keymap, is_searched: bool, skin: &Skin) -> Vec<(String, Vec<Ent
         help: command.help.to_owned(),
         name: command.takes.to_owned(),
     });
-    groups.push(("commands".to_owned(), commands.collect()));
+    groups.push((COMMANDS_TITLE.to_owned(), commands.collect()));
     let glyphs = &skin.glyphs;
+    let both = |one: &str, other: &str| format!("{one} {other}");
     let signs = [
         nameless(glyphs.running, "answering now".to_owned()),
         nameless(glyphs.ready, "ready".to_owned()),
+        nameless(glyphs.chosen, "the lane that was taken".to_owned()),
         nameless(glyphs.rejected, "not taken, or not to be had".to_owned()),
-        nameless(glyphs.stall, format!("a token of over {STALL} times the median")),
+        nameless(glyphs.stall, format!("over {STALL} times the median; a warning")),
         nameless(glyphs.absent, "none, or not measured yet".to_owned()),
+        nameless(glyphs.open, "the open panel, the chosen token".to_owned()),
+        nameless(&glyphs.parts.join(""), "system, history, prompt, answer".to_owned()),
+        nameless(glyphs.limit, "how much the NPU holds".to_owned()),
+        nameless(&both(glyphs.previous, glyphs.next), "around a version's number".to_owned()),
+        nameless(&both(glyphs.up, glyphs.down), "there is more above, below".to_owned()),
     ];
     groups.push(("signs".to_owned(), signs.into()));
-    if !is_searched {
-        let further = keys.rows().flat_map(|row| row.others().map(|key| entry(key, row)));
-        groups.push(("further keys".to_owned(), further.collect()));
-    }
+    groups.extend(further);
     groups
 }
 
 fn side_by_side(entries: &[Entry], skin: &Skin, columns: usize) -> Vec<Text> {
-    if columns < 2 * COLUMN {
-        return entries.iter().flat_map(|entry| in_one_column(entry, KEY, skin, columns)).collect();
+    let across = (columns / COLUMN).clamp(1, 2);
+    let rows = entries.len().div_ceil(across);
+    if across == 1 {
+        return entries.iter().flat_map(|entry| rows_of_entry(entry, KEY, "", skin, columns)).collect();
     }
-    let rows = entries.len().div_ceil(2);
     let line = |row: usize| {
         let cells: Vec<_> = entries.iter().skip(row).step_by(rows).collect();
         let last = cells.len().saturating_sub(1);
@@ -119,42 +136,50 @@ fn side_by_side(entries: &[Entry], skin: &Skin, columns: usize) -> Vec<Text> {
     (0..rows).map(line).collect()
 }
 
-/// The help goes on below itself; keys that are longer than their column have a row of their own.
-fn in_one_column(entry: &Entry, key: usize, skin: &Skin, columns: usize) -> Vec<Text> {
-    let help = skin.dim(entry.help.clone());
-    if width(&entry.sign) < key {
-        return skin.wrap_below(Line::from(vec![sign(entry, key, skin), help]), columns);
-    }
-    let keys = skin.wrap(Line::from(skin.styled(skin.theme.strong, entry.sign.clone())), columns, 0);
-    let indent = skin.plain(" ".repeat(key));
-    keys.into_iter().chain(skin.wrap_below(Line::from(vec![indent, help]), columns)).collect()
-}
-
-/// With all of its keys, and with its name where there is room.
+/// With all of its keys where there is room, and with its name.
 fn with_name(entry: &Entry, skin: &Skin, columns: usize) -> Vec<Text> {
     let room = columns.saturating_sub(HELP + 2 + NAME);
-    let key = room.clamp(KEY, ALL_KEYS);
-    if room < KEY || width(&entry.sign) >= key {
-        let mut lines = in_one_column(entry, key, skin, columns);
-        let name = skin.plain(entry.name.clone());
-        if let Some(last) = lines.last_mut().filter(|_| room >= KEY && !entry.name.is_empty()) {
-            let gap = (key + HELP + 2).saturating_sub(skin::width(last));
-            last.spans.extend([skin.plain(" ".repeat(gap.max(2))), name]);
+    rows_of_entry(entry, room.clamp(KEY, ALL_KEYS), &entry.name, skin, columns)
+}
+
+/// One below the other where there is no room beside each other: nothing is cut.
+fn rows_of_entry(entry: &Entry, key: usize, name: &str, skin: &Skin, columns: usize) -> Vec<Text> {
+    let room = columns.saturating_sub(key);
+    let mut helps = rows_of(&entry.help, room);
+    let mut names = Vec::new();
+    if !name.is_empty() && helps.len() == 1 && HELP + 2 + text::width(name) <= room {
+        helps[0] = pad_right(&helps[0], HELP + 2);
+        names.push(name.to_owned());
+    }
+    let is_beside = !names.is_empty();
+    if !name.is_empty() && !is_beside {
+        names = rows_of(name, room);
+    }
+    let mut rows: Vec<Vec<Span<'static>>> = helps.into_iter().map(|help| vec![skin.dim(help)]).collect();
+    for name in names {
+        match rows.last_mut() {
+            Some(last) if is_beside => last.push(skin.plain(name)),
+            _ => rows.push(vec![skin.plain(name)]),
         }
-        return lines;
     }
-    let mut spans = vec![sign(entry, key, skin)];
-    if entry.name.is_empty() {
-        spans.push(skin.dim(entry.help.clone()));
-    } else {
-        spans.push(skin.dim(pad_right(&entry.help, HELP + 2)));
-        spans.push(skin.plain(entry.name.clone()));
+    // Keys that are many have a row of their own.
+    let is_long = text::width(&entry.sign) >= key;
+    let mut signs = if is_long { rows_of(&entry.sign, columns) } else { vec![entry.sign.clone()] }.into_iter();
+    let strong = |sign: String| skin.styled(skin.theme.strong, pad_right(&sign, key));
+    let mut lines: Vec<Text> = Vec::new();
+    if is_long {
+        lines.extend(signs.by_ref().map(|sign| Line::from(strong(sign))));
     }
-    skin.wrap_below(Line::from(spans), columns)
+    for row in rows {
+        let first = vec![strong(signs.next().unwrap_or_default())];
+        lines.push(skin.fit(Line::from([first, row].concat()), columns));
+    }
+    lines
 }
 
 fn sign(entry: &Entry, columns: usize, skin: &Skin) -> Span<'static> {
-    skin.styled(skin.theme.strong, pad_right(&truncate(&entry.sign, columns - 1, skin.glyphs.ellipsis), columns))
+    let sign = truncate(&entry.sign, columns - 1, skin.glyphs.ellipsis);
+    skin.styled(skin.theme.strong, pad_right(&sign, columns))
 }
 
 #[cfg(test)]

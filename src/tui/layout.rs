@@ -66,7 +66,20 @@ impl Mode {
     }
 }
 
+/// Of the panels beside the conversation.
+fn column(columns: u16) -> u16 {
+    (columns * 2 / 5).clamp(44, 60)
+}
+
 impl Layout {
+    /// Columns of a panel's lines, in the column or above the conversation.
+    pub fn panel_columns(columns: u16, rows: u16) -> usize {
+        match Mode::of(columns, rows) {
+            Mode::Wide => usize::from(column(columns) - 2),
+            Mode::Medium | Mode::Small => usize::from(columns.saturating_sub(TEXT_MARGIN).min(TEXT_COLUMNS)),
+        }
+    }
+
     pub fn new(columns: u16, rows: u16, wants: Wants) -> Self {
         let Wants { typed, queued, said, has_panels } = wants;
         let mode = Mode::of(columns, rows);
@@ -90,7 +103,7 @@ impl Layout {
         let fixed = title + strip + top_rule + bottom_rule + queue + composer + footer;
         let body = rows.saturating_sub(fixed);
 
-        let panels = if mode == Mode::Wide && has_panels { (columns * 2 / 5).clamp(44, 60) } else { 0 };
+        let panels = if mode == Mode::Wide && has_panels { column(columns) } else { 0 };
         let divider = u16::from(panels > 0);
         let conversation = columns.saturating_sub(panels + divider);
 

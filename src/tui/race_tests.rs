@@ -135,9 +135,14 @@ fn the_race_is_left_with_the_winner_s_answer_in_the_conversation() {
     let Kind::Answer(header) = &blocks[1].kind else { panic!() };
     assert_eq!((header.lane, header.ttft), (Some(CPU), Some(ms(400))));
     let notice = blocks[2].shown();
-    assert!(notice.starts_with("Race: npu emulated 2.00 s, "), "{notice}");
-    assert!(notice.contains("cpu gives 5.0x the tokens per second of npu"), "{notice}");
-    assert!(notice.contains("The lanes ran one after the other"), "{notice}");
+    assert_eq!(
+        notice,
+        "Race, one after the other: npu emulated 19.3 tokens/s, first token 2.00 s; cpu 96.6 tokens/s, first token \
+         400 ms.\ncpu gives 5.0x the tokens per second of npu: 96.6 and 19.3."
+    );
+    // The panel does not say that somebody asked for this lane.
+    let rejected = &desk.state.decision().unwrap().0.rejected;
+    assert!(rejected.iter().all(|other| other.lane != NPU || other.reason == "raced against it"), "{rejected:?}");
     // The conversation goes on behind it.
     let effects = desk.send("And of Italy?");
     let [Effect::Submit(request)] = effects.as_slice() else { panic!("{effects:?}") };
@@ -210,7 +215,8 @@ fn what_stands_in_the_way_of_a_race_is_said() {
     let mut alone = Desk::ready();
     alone.event(Event::Snapshot(snapshot_with(LaneState::Absent { reason: "no NPU here".into() })));
     alone.send("/race hi");
-    let said = alone.state.conversation.blocks().last().unwrap().shown().to_owned();
+    assert_eq!(alone.state.composer.text(), "/race hi");
+    let said = alone.state.hint.unwrap();
     assert_eq!(said, "a race is between two lanes at least, and only cpu can run (npu: no NPU here)");
 }
 
@@ -250,8 +256,7 @@ fn a_name_that_is_no_lane_is_quoted_and_what_was_typed_stays() {
     ] {
         let mut desk = with_a_server();
         assert_eq!(desk.send(typed), [], "{typed}");
-        assert_eq!(desk.state.conversation.blocks().last().unwrap().shown(), notice);
-        assert_eq!(desk.state.composer.text(), typed);
+        assert_eq!((desk.state.hint.as_deref(), desk.state.composer.text()), (Some(notice), typed));
     }
 }
 

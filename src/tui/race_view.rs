@@ -13,6 +13,7 @@ use crate::race::verdict::{Measure, sentences};
 use crate::race::{Order, Racer, Standing, is_loading};
 
 use super::composer_view;
+use super::keys::{Action, Context};
 use super::layout::Mode;
 use super::race::RaceScreen;
 use super::skin::{Skin, Text, pad_left, pad_right, width};
@@ -162,9 +163,17 @@ fn measures(columns: usize) -> Vec<(Measure, usize)> {
     match columns {
         ..40 => vec![(Rate, 11)],
         40..60 => vec![(FirstToken, 8), (Rate, 11), (P99, 7)],
-        60..100 => vec![(FirstToken, 8), (Rate, 11), (P50, 7), (P99, 7), (Sigma, 6), (Energy, 12)],
+        60..100 => vec![(FirstToken, 8), (Rate, 10), (P50, 7), (P99, 7), (Sigma, 6), (Energy, 12)],
         _ => vec![(FirstToken, 13), (Rate, 11), (P50, 9), (P99, 9), (Sigma, 8), (Energy, 14)],
     }
+}
+
+/// Columns of how a lane stands, where that is in the table at all and has a head.
+const STATE: usize = 7;
+
+/// The state is said beside the text, where there is no room for it in the table.
+fn has_state(columns: usize) -> bool {
+    columns >= 76
 }
 
 /// Columns of the sign, the lane's name and its mark.
@@ -181,7 +190,11 @@ fn table_lines(state: &State, screen: &RaceScreen, lines: &[table::Line], skin: 
         };
         pad_left(&head, *columns)
     });
-    let head = format!("{}{}", " ".repeat(NAME), heads.collect::<String>());
+    let mut head = format!("{}{}", " ".repeat(NAME), heads.collect::<String>());
+    if has_state(columns) && is_narrow {
+        head += &pad_left("took", STATE);
+        head += if lines.iter().any(|line| line.lead.is_some()) { "  tok/s" } else { "" };
+    }
     let mut out = vec![skin.fit(Line::from(skin.dim(head)), columns)];
     let over = screen.is_over();
     let is_loading = |lane| state.snapshot().is_some_and(|engine| is_loading(engine, lane));
@@ -214,14 +227,17 @@ fn table_line(
         let at = Measure::ALL.iter().position(|known| known == measure).unwrap_or_default();
         spans.extend(number(&line.cells[at], *measure, *columns, racer, over, skin));
     }
-    // The state is said beside the text, where there is no room for it here.
-    if columns >= 76 {
-        let gap = if columns >= 100 { "    " } else { " " };
-        let state = if columns < 100 { line.state.replace("finished ", "") } else { line.state.clone() };
-        spans.push(skin.dim(format!("{gap}{}", pad_right(&state, if columns < 100 { 6 } else { 16 }))));
+    let is_wide = columns >= 100;
+    if has_state(columns) {
+        let state = match is_wide {
+            true => format!("    {}", pad_right(&line.state, 16)),
+            false => pad_left(line.state.trim_start_matches("finished "), STATE),
+        };
+        spans.push(skin.dim(state));
     }
     if let Some(lead) = &line.lead {
-        spans.push(skin.styled(skin.theme.good, format!(" {} {lead}", skin.glyphs.leads)));
+        let what = if is_wide { " tok/s" } else { "" };
+        spans.push(skin.styled(skin.theme.good, format!(" {} {lead}{what}", skin.glyphs.leads)));
     }
     Line::from(spans)
 }
@@ -241,7 +257,7 @@ fn number(
         return vec![skin.dim(pad_left(said, columns))];
     };
     let best = over && cell.best;
-    let sign = if best { skin.glyphs.chosen } else { "" };
+    let sign = if best { skin.glyphs.best } else { "" };
     let space = columns.saturating_sub(text::width(text) + text::width(sign));
     let style = if best { skin.theme.good } else { skin.theme.number };
     vec![skin.plain(" ".repeat(space)), skin.styled(skin.theme.good, sign), skin.styled(style, text.clone())]
@@ -317,6 +333,18 @@ fn footer_line(state: &State, screen: &RaceScreen, skin: &Skin, columns: usize) 
     if let Some(message) = composer_view::message(state, skin) {
         return skin.fit(message, columns);
     }
+    let gap = " ".repeat(if columns < 60 { 2 } else { 3 });
+    if let Some(replay) = &state.replay {
+        let key = |context, action| state.keys.key(context, action);
+        let keys = [
+            (key(Context::Replay, Action::Pause), if replay.paused { "go on" } else { "stop" }),
+            (key(Context::Compose, Action::NextPanel), "other lane"),
+            (key(Context::Compose, Action::PageUp), "scroll"),
+            (key(Context::Compose, Action::Interrupt), "twice: leave"),
+        ];
+        let keys = keys.into_iter().filter_map(|(key, what)| Some((key?, what.to_owned())));
+        return keys_line(keys, &gap, skin, columns);
+    }
     let lane = screen.focused().map_or("", |racer| racer.entrant.lane.name());
     let keeps = screen.asks && screen.focused().is_some_and(|racer| racer.done().next().is_some());
     let is_narrow = columns < 60;
@@ -333,10 +361,14 @@ fn footer_line(state: &State, screen: &RaceScreen, skin: &Skin, columns: usize) 
         (false, false) => "the other lane",
     };
     let others = [("Tab", next), (if is_narrow { "PgDn" } else { "PgUp PgDn" }, "scroll")];
-    let others = others.map(|(key, what)| (key, what.to_owned()));
-    let gap = " ".repeat(if is_narrow { 2 } else { 3 });
+    let others = others.map(|(key, what)| (key.to_owned(), what.to_owned()));
+    keys_line(std::iter::once((first.0.to_owned(), first.1)).chain(others), &gap, skin, columns)
+}
+
+/// As many keys as there is room for.
+fn keys_line(keys: impl Iterator<Item = (String, String)>, gap: &str, skin: &Skin, columns: usize) -> Text {
     let mut line = Line::default();
-    for (key, what) in std::iter::once(first).chain(others) {
+    for (key, what) in keys {
         if width(&line) + gap.len() + key.len() + what.len() < columns {
             line.spans.extend([skin.plain(format!("{gap}{key}")), skin.dim(format!(" {what}"))]);
         }
@@ -398,7 +430,11 @@ fn draw_text(
         heading.push(skin.styled(skin.theme.warning, "emulated "));
     }
     let tokens = racer.shown().map_or(0, |run| run.tokens);
-    let said = if tokens > 0 { format!("{state}, {tokens} tokens ") } else { format!("{state} ") };
+    let said = if tokens > 0 {
+        format!("{state}, {tokens} {} ", if tokens == 1 { "token" } else { "tokens" })
+    } else {
+        format!("{state} ")
+    };
     heading.push(skin.dim(said));
     let more = rows_below(text.rows_below(), skin);
     let heading = rule_before(Line::from(heading), more, skin, area.width.into());

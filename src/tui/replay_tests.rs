@@ -189,6 +189,7 @@ fn assert_plays((recording, mut desk): (Recording, Desk)) {
     let mut replay = played(&recording, usize::MAX);
     // What a reader selects is the reader's, and what is said of it.
     (desk.state.chats.selected, desk.state.hint) = (None, None);
+    replay.state.hint = None;
     assert_eq!(body(&mut replay), body(&mut desk));
     let [there, here] = [&desk, &replay].map(|desk| (desk.state.chats.tree.head(), desk.state.chats.tree.next_id()));
     assert_eq!(there, here);

@@ -5,7 +5,6 @@ use ratatui::text::{Line, Span};
 
 use super::glyphs::Glyphs;
 use super::text::rows::{self, Role};
-use super::text::wrap::{self, wrap_line};
 use super::text::{self, truncate};
 use super::theme::Theme;
 
@@ -107,36 +106,6 @@ impl Skin {
         Line::from(spans)
     }
 
-    /// The whole line in rows of at most `columns`, those behind the first indented so far.
-    pub fn wrap(&self, line: Text, columns: usize, indent: usize) -> Vec<Text> {
-        if width(&line) <= columns {
-            return vec![line];
-        }
-        let text: String = line.spans.iter().map(|span| span.content.as_ref()).collect();
-        let mut rows = Vec::new();
-        wrap_line(&text, 0, columns, |_| indent, &mut rows);
-        let row = |row: &wrap::Line| {
-            let mut spans = vec![Span::raw(" ".repeat(row.indent))];
-            let mut start = 0;
-            for span in &line.spans {
-                let end = start + span.content.len();
-                let (from, to) = (row.start.max(start), row.end.min(end));
-                if from < to {
-                    spans.push(Span::styled(span.content[from - start..to - start].to_owned(), span.style));
-                }
-                start = end;
-            }
-            Line::from(spans)
-        };
-        rows.iter().map(row).collect()
-    }
-
-    /// Likewise, behind the first span, which is a label.
-    pub fn wrap_below(&self, line: Text, columns: usize) -> Vec<Text> {
-        let label = line.spans.first().filter(|_| line.spans.len() > 1).map_or(0, |span| text::width(&span.content));
-        self.wrap(line, columns, label)
-    }
-
     /// `left` at the left edge, `right` at the right one; `left` gives way.
     pub fn spread(&self, left: Text, right: Text, columns: usize) -> Text {
         let right_width = width(&right);
@@ -165,6 +134,12 @@ impl Skin {
 
 pub fn width(line: &Text) -> usize {
     line.spans.iter().map(|span| text::width(&span.content)).sum()
+}
+
+/// The text in as many rows as it takes.
+pub fn rows_of(text: &str, columns: usize) -> Vec<String> {
+    let rows = text::wrap::wrap(text, columns.max(1));
+    rows.into_iter().map(|row| text[row.start..row.end].trim_end().to_owned()).collect()
 }
 
 pub fn pad_left(text: &str, columns: usize) -> String {
@@ -197,20 +172,6 @@ mod tests {
         assert_eq!(line(14), "a long…  right");
         assert_eq!(line(5), "right");
         assert_eq!(line(3), "ri…");
-    }
-
-    #[test]
-    fn a_line_is_wrapped_across_its_spans() {
-        let skin = test_skin();
-        let line = Line::from(vec![Span::raw("x lane  "), skin.dim("one two"), Span::raw(" three")]);
-        let wrapped = |columns| skin.wrap(line.clone(), columns, 8).iter().map(shown).collect::<Vec<_>>();
-        assert_eq!(wrapped(21), ["x lane  one two three"]);
-        assert_eq!(wrapped(20), ["x lane  one two", "        three"]);
-        assert_eq!(wrapped(16), ["x lane  one two", "        three"]);
-        // Half of the columns are never given to the indent.
-        assert_eq!(wrapped(13), ["x lane  one", "two three"]);
-        let styled = skin.wrap(line.clone(), 20, 8);
-        assert_eq!(styled[0].spans[2].style, skin.theme.dim);
     }
 
     #[test]

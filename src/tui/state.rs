@@ -306,7 +306,7 @@ impl State {
         if self.page().is_none() {
             let rows = layout.conversation.height;
             let offered = self.writing.offer.as_ref().map_or(0, |offer| offer.rows(rows));
-            layout.make_room(self.completion.rows(rows, layout.conversation.width).max(offered));
+            layout.make_room(self.completion.rows(rows).max(offered));
         }
         layout
     }

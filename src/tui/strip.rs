@@ -4,7 +4,7 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::text::Line;
 
-use crate::engine::{LaneState, Rejection, Rule};
+use crate::engine::LaneState;
 
 use super::answer::Answer;
 use super::format;
@@ -12,7 +12,7 @@ use super::panels::lane::short_provider;
 use super::panels::{self, latency, speed};
 use super::skin::{Skin, Text, width};
 use super::state::State;
-use super::text::sanitize::one_line;
+use super::text::{self, sanitize::one_line};
 
 const LABEL: usize = 7;
 
@@ -62,39 +62,35 @@ fn lane_and_route(state: &State, skin: &Skin, left: usize, right: usize) -> Text
         }
         None => lane.push(skin.absent()),
     }
-    halves(skin, Line::from(lane), route(state, skin, right), (left, right))
+    let route = route(state, skin, right);
+    halves(skin, Line::from(lane), route, (left, right))
 }
 
-/// How much is asked for, and why there: in as many words as there is room for. The panel has all of them.
+/// `1000+100 tok, npu too long`: the panel has the reasons in full.
 fn route(state: &State, skin: &Skin, columns: usize) -> Text {
-    let label = skin.dim("route  ");
-    let Some((decision, answer)) = state.decision() else { return Line::from(vec![label, skin.absent()]) };
-    let tokens =
-        vec![skin.number(format!("{}+{}", decision.prompt_tokens, panels::route::room(decision))), skin.dim(" tok")];
+    let label = || vec![skin.dim("route  ")];
+    let Some((decision, answer)) = state.decision() else { return Line::from([label(), vec![skin.absent()]].concat()) };
     let change = answer.and_then(|answer| answer.change.as_ref());
-    let over = |rejection: &&Rejection| rejection.context_limit > 0 && decision.needed_tokens > rejection.context_limit;
-    let rule = format!(", {}", decision.rule.explain());
-    let why = if let Some(change) = change {
-        let (sign, to) = (skin.glyphs.chosen, change.to);
-        let moved = format!(" {sign} {to} from token {}", change.after_tokens + 1);
-        vec![format!(" {sign} {to} {}", one_line(&change.reason)), moved, format!(" {sign} {to} took over")]
-    } else if let Some(rejection) = decision.rejected.iter().find(over) {
-        vec![format!(" {} {} too long", skin.glyphs.rejected, rejection.lane)]
-    } else if let Some(rejection) = decision.rejected.first().filter(|_| decision.rule != Rule::FirstThatFits) {
-        vec![format!(" {} {} {}", skin.glyphs.rejected, rejection.lane, one_line(&rejection.reason)), rule]
-    } else {
-        vec![rule]
+    let mut spans = label();
+    spans.push(skin.number(format!("{}+{}", decision.prompt_tokens, panels::route::room(decision))));
+    spans.push(skin.dim(" tok"));
+    // From what says most to what is short.
+    let words = match (change, decision.rejected.first()) {
+        (Some(change), _) => {
+            vec![format!("{} from token {}", change.to, change.after_tokens + 1), format!("to {}", change.to)]
+        }
+        (None, Some(rejection)) => {
+            let (lane, reason) = (rejection.lane, one_line(&rejection.reason));
+            let is_long = decision.needed_tokens > rejection.context_limit && rejection.context_limit > 0;
+            let full = if is_long { format!("{lane} too long") } else { format!("not {lane}: {reason}") };
+            vec![full, format!("not {lane}")]
+        }
+        (None, None) => vec![decision.rule.explain().to_owned()],
     };
-    let with_why = |why: &String| {
-        let why = skin.dim(why.clone());
-        Line::from([vec![label.clone()], tokens.clone(), vec![why]].concat())
-    };
-    let fits = why.iter().map(with_why).find(|line| width(line) <= columns);
-    // The reason is what the line is for.
-    fits.unwrap_or_else(|| {
-        let why = why.last().map(|why| why.trim_start_matches([',', ' ']).to_owned());
-        Line::from(vec![label, skin.dim(why.unwrap_or_default())])
-    })
+    let used = width(&Line::from(spans.clone())) + 2;
+    let fitting = words.into_iter().find(|words| used + text::width(words) <= columns);
+    spans.extend(fitting.map(|words| skin.dim(format!(", {words}"))));
+    Line::from(spans)
 }
 
 fn speed_and_prompt(state: &State, skin: &Skin, left: usize, right: usize) -> Text {
@@ -126,5 +122,6 @@ fn latency_and_percentiles(state: &State, skin: &Skin, left: usize, right: usize
             false => skin.styled(skin.theme.chart, skin.glyphs.level(latency.as_secs_f64() * 1e3 / scale)),
         });
     }
-    halves(skin, Line::from(line), latency::summary_line(latencies, skin, &["p50", "p95", "sd"]), (left, right))
+    let percentiles = latency::summary_that_fits(latencies, skin, &["p50", "p95", "sd"], right);
+    halves(skin, Line::from(line), percentiles, (left, right))
 }

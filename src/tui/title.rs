@@ -10,6 +10,10 @@ use super::answer::Answer;
 use super::format;
 use super::skin::{Skin, Text, pad_left, width};
 use super::state::{EngineState, State};
+use super::text::truncate;
+
+/// Columns of the conversation's title, at least.
+const LEAST_TITLE: usize = 8;
 
 pub fn line(state: &State, skin: &Skin, columns: usize) -> Text {
     let mut left = vec![skin.styled(skin.theme.accent, " ortalk")];
@@ -17,12 +21,17 @@ pub fn line(state: &State, skin: &Skin, columns: usize) -> Text {
     if let Some(snapshot) = state.snapshot() {
         left.push(skin.styled(skin.theme.strong, format!("  {}", snapshot.model)));
     }
-    if let Some(title) = state.title() {
-        left.push(skin.dot());
-        left.push(skin.dim(title));
-    }
     let gap = if columns >= 100 { "   " } else { "  " };
     let right = figures(state, skin, gap, columns.saturating_sub(24), true);
+    if let Some(title) = state.title() {
+        let dot = skin.dot();
+        let used = [&Line::from(left.clone()), &Line::from(dot.clone()), &right].map(width).iter().sum::<usize>() + 2;
+        let room = columns.saturating_sub(used).min(40);
+        // A few letters say nothing.
+        if room >= LEAST_TITLE || super::text::width(&title) <= room {
+            left.extend([dot, skin.dim(truncate(&title, room, skin.glyphs.ellipsis))]);
+        }
+    }
     skin.spread(Line::from(left), right, columns)
 }
 
@@ -76,7 +85,7 @@ fn figures(state: &State, skin: &Skin, gap: &str, columns: usize, labels: bool) 
     let mut used = 0;
     for part in parts {
         let gap_width = if out.is_empty() { 0 } else { super::text::width(gap) };
-        let part_width = super::skin::width(&part);
+        let part_width = width(&part);
         if used + gap_width + part_width > columns && !out.is_empty() {
             break;
         }

@@ -16,6 +16,10 @@ pub fn draw(state: &State, skin: &Skin, rows: &[(usize, Row<'_>)], area: Rect, b
     let (Some((block, index)), Some(cursor)) = (state.token(), state.panels.cursor) else { return };
     let token = block.trace().tokens()[index];
     let range = token.text();
+    // The sign stands beside the first character that is seen.
+    let text = if token.thinks { block.thought() } else { block.shown() };
+    let words = text.get(range.clone()).unwrap_or_default();
+    let first = range.start + if words.trim().is_empty() { 0 } else { words.len() - words.trim_start().len() };
     let mut marked = None;
     for (y, (number, row)) in (area.y..area.bottom()).zip(rows) {
         if *number != cursor.block {
@@ -39,7 +43,7 @@ pub fn draw(state: &State, skin: &Skin, rows: &[(usize, Row<'_>)], area: Rect, b
             buffer.set_style(part.intersection(area), skin.theme.selection);
         }
         // A token without a word of its own, such as a line's end, has a row all the same.
-        if (start..=end).contains(&range.start) {
+        if (start..=end).contains(&first) {
             marked = Some(y);
         }
     }

@@ -16,7 +16,11 @@ use super::skin::{Skin, Text, width};
 use super::state::{EngineState, State};
 use super::text::rows::{Piece, TextRow};
 use super::text::sanitize::one_line;
+use super::text::{truncate_middle, wrap};
 use super::token_mark;
+
+/// Columns of a model's name that are always shown.
+const LEAST_NAME: usize = 8;
 
 pub fn draw(state: &State, skin: &Skin, area: Rect, seconds_loading: u64, buffer: &mut Buffer) {
     if area.is_empty() {
@@ -105,14 +109,14 @@ fn text_spans(block: &Block, row: TextRow<'_>, skin: &Skin) -> Vec<Span<'static>
 /// `smollm2 · cpu` and, once measured, `41 ms · 128 tok/s`.
 fn header_line(state: &State, header: &AnswerHeader, place: Vec<Span<'static>>, skin: &Skin, columns: usize) -> Text {
     let model = if header.model.is_empty() { "model" } else { &header.model };
-    let mut left = vec![skin.styled(skin.theme.strong, model.to_string())];
+    let mut behind = Vec::new();
     if let Some(lane) = header.lane {
-        left.extend([skin.dot(), skin.dim(lane.name())]);
+        behind.extend([skin.dot(), skin.dim(lane.name())]);
     }
     if header.emulated {
-        left.extend([skin.dim(" "), skin.styled(skin.theme.warning, "emulated")]);
+        behind.extend([skin.dim(" "), skin.styled(skin.theme.warning, "emulated")]);
     }
-    left.extend(place);
+    behind.extend(place);
     let mut right: Vec<Span<'static>> = Vec::new();
     if header.running {
         right.extend(progress(state, skin));
@@ -129,7 +133,13 @@ fn header_line(state: &State, header: &AnswerHeader, place: Vec<Span<'static>>, 
     if columns < 60 && right.len() > 1 {
         right.drain(..right.len() - 1);
     }
-    skin.spread(Line::from(left), Line::from(right), columns)
+    // A long name gives way to the rest.
+    let (behind, right) = (Line::from(behind), Line::from(right));
+    let gap = if right.spans.is_empty() { 0 } else { 2 };
+    let room = columns.saturating_sub(width(&behind) + gap + width(&right)).max(LEAST_NAME);
+    let mut left = vec![skin.styled(skin.theme.strong, truncate_middle(model, room, skin.glyphs.ellipsis))];
+    left.extend(behind.spans);
+    skin.spread(Line::from(left), right, columns)
 }
 
 /// `· thought for 132 tokens, 3.20 s` and, where there is room, the key that shows it.
@@ -175,7 +185,6 @@ fn notice_line(level: Level, text: &str, first: bool, indent: usize, skin: &Skin
 /// What stands in the empty conversation.
 fn opening(state: &State, skin: &Skin, seconds_loading: u64, columns: usize, wide: bool) -> Vec<Text> {
     let blank = Line::default;
-    let said = |text: &str| skin.wrap(Line::from(skin.dim(text)), columns.saturating_sub(2), 0);
     match &state.engine {
         EngineState::Loading { .. } => vec![
             Line::from(vec![
@@ -186,20 +195,19 @@ fn opening(state: &State, skin: &Skin, seconds_loading: u64, columns: usize, wid
             blank(),
         ]
         .into_iter()
-        .chain(said("You can type already; what you send waits for it."))
+        .chain(wrapped("You can type; what you send waits for it.", skin, columns))
         .collect(),
         EngineState::Failed(_) => vec![Line::from(skin.styled(skin.theme.error, "the engine could not start"))],
         EngineState::Ready(snapshot) => {
-            let mut lines = skin.wrap(panels::lane::model(snapshot, skin), columns.saturating_sub(2), 2);
+            let mut lines = model_lines(snapshot, skin, columns);
             lines.push(blank());
             // Where there is a panel for the lanes, they are shown there and nowhere else.
             if !wide {
                 let room = columns.saturating_sub(2);
-                let lanes = panels::lane::lines(state, skin, 0);
-                lines.extend(lanes.into_iter().flat_map(|line| skin.wrap_below(line, room)));
+                lines.extend(panels::lane::lines(state, skin, room, 0).into_iter().map(|line| skin.fit(line, room)));
                 lines.push(blank());
             }
-            lines.extend(said(&invitation(state, snapshot)));
+            lines.extend(wrapped(&invitation(state, snapshot), skin, columns));
             lines
         }
     }
@@ -218,6 +226,30 @@ fn invitation(state: &State, snapshot: &EngineSnapshot) -> String {
         }
         Some(server) => format!("Ask something; it may go to {}.", server.host),
     }
+}
+
+/// What it is called and what it is, on a line of its own where one has no room for both.
+fn model_lines(snapshot: &EngineSnapshot, skin: &Skin, columns: usize) -> Vec<Text> {
+    let name = skin.styled(skin.theme.strong, one_line(&snapshot.model));
+    let weights = format!("{} of weights", format::bytes(snapshot.weight_bytes));
+    let facts = [
+        (!snapshot.architecture.is_empty()).then(|| one_line(&snapshot.architecture)),
+        (snapshot.weight_bytes > 0).then_some(weights),
+    ];
+    let facts = facts.into_iter().flatten().map(|fact| vec![skin.dim(fact)]);
+    let join =
+        |parts: &mut dyn Iterator<Item = Vec<Span<'static>>>| Line::from(parts.collect::<Vec<_>>().join(&skin.dot()));
+    let whole = join(&mut std::iter::once(vec![name.clone()]).chain(facts.clone()));
+    match width(&whole) <= columns {
+        true => vec![whole],
+        false => vec![Line::from(name), join(&mut facts.into_iter())],
+    }
+}
+
+fn wrapped(text: &str, skin: &Skin, columns: usize) -> Vec<Text> {
+    let mut lines = Vec::new();
+    wrap::wrap_flush(text, columns, &mut lines);
+    lines.into_iter().map(|line| Line::from(skin.dim(&text[line.start..line.end]))).collect()
 }
 
 /// Lines of one left edge, in the middle of the area, a little above it.

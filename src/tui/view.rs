@@ -142,10 +142,15 @@ fn covers_body(state: &State) -> bool {
 fn page_marker(state: &State, skin: &Skin, layout: &Layout) -> Option<Text> {
     let (page, area) = (state.page()?, page_area(layout));
     let height = usize::from(area.height).saturating_sub(1);
-    let below = page.lines(&state.keys, skin, area.width.into()).len().saturating_sub(page.top.saturating_add(height));
-    let key = state.keys.say(Action::PageDown);
-    let text = format!(" {} {below} more, {key} ", skin.glyphs.down);
-    (below > 0).then(|| Line::from(skin.styled(skin.theme.accent, text)))
+    let last = page.lines(&state.keys, skin, area.width.into()).len().saturating_sub(height);
+    let above = page.top.min(last);
+    let more = |sign: &str, rows: usize, action| {
+        (rows > 0).then(|| format!(" {sign} {rows} more, {} ", state.keys.say(action)))
+    };
+    let above = more(skin.glyphs.up, above, Action::PageUp);
+    let below = more(skin.glyphs.down, last - page.top.min(last), Action::PageDown);
+    let text: String = [above, below].into_iter().flatten().collect();
+    (!text.is_empty()).then(|| Line::from(skin.styled(skin.theme.accent, text)))
 }
 
 /// A page covers the panels too.
@@ -160,7 +165,12 @@ fn marker(state: &State, skin: &Skin) -> Option<Text> {
     let (below, new) = state.conversation.rows_below();
     let (count, word) = if new > 0 { (new, " new") } else { (below, "") };
     let lines = if count == 1 { "line" } else { "lines" };
-    let text = format!(" {} {count}{word} {lines}, {} to follow ", skin.glyphs.down, state.keys.say(Action::End));
+    // For who looks at tokens or messages, the key means something else.
+    let follows = match state.token().is_none() && state.chats.selected.is_none() {
+        true => format!(", {} to follow", state.keys.say(Action::End)),
+        false => String::new(),
+    };
+    let text = format!(" {} {count}{word} {lines}{follows} ", skin.glyphs.down);
     (below > 0).then(|| Line::from(skin.styled(skin.theme.accent, text)))
 }
 
@@ -217,7 +227,7 @@ fn draw_list(state: &mut State, skin: &Skin, layout: &Layout, seconds: u64, buff
 fn draw_chats(state: &mut State, skin: &Skin, layout: &Layout, seconds: u64, buffer: &mut Buffer) {
     let area = layout.text();
     let Some(Overlay::Chats(list)) = &state.overlay else { return };
-    let lines = chats::view::lines(list, skin, area.width.into(), area.height.into());
+    let lines = chats::view::lines(list, state.chats.id.as_deref(), skin, area.width.into(), area.height.into());
     let split = panels::view::split(layout, false, lines.len());
     draw_below(state, skin, &split, seconds, buffer);
     panels::view::draw_lines(skin, &lines, &split, buffer);

@@ -42,7 +42,7 @@ fn a_question_is_answered_while_the_panels_move() {
     let first = chat.screen();
     assert!(number_before(&first, " tok/s").is_some_and(|rate| rate > 0.0), "{first}");
     assert!(first.contains("37 new tokens, 0 reused"), "{first}");
-    assert!(first.contains("tokens 37 prompt + 128 of 1024 answer = 165"), "{first}");
+    assert!(first.contains("tokens 37 prompt + 128 expected of 1024 = 165"), "{first}");
     assert!(first.contains("the only lane ready"), "{first}");
 
     // The second turn finds the first one in the cache: 37 prompt tokens and the answer's seven.

@@ -42,7 +42,7 @@ fn a_race_runs_beside_the_chat_and_becomes_part_of_it() {
         assert!(screen.contains(expected), "{expected}\n{screen}");
     }
     chat.send("\r");
-    chat.wait_for("Race: npu emulated");
+    chat.wait_for("Race, one after the other: npu emulated");
     chat.wait_for("Message");
     chat.send("And of Italy?\r");
     chat.wait_for("reused");
@@ -101,7 +101,7 @@ fn what_was_recorded_is_played_without_an_engine() {
     chat.send("/race Again?\r");
     chat.wait_for("They said the same.");
     chat.send("\r");
-    chat.wait_for("Race: npu emulated");
+    chat.wait_for("Race, one after the other: npu emulated");
     chat.wait_for("Message");
     // What the lanes say after it comes a moment later.
     std::thread::sleep(std::time::Duration::from_millis(500));
@@ -121,7 +121,7 @@ fn what_was_recorded_is_played_without_an_engine() {
     player.send(" ");
     player.wait_for("one after the other: ");
     player.wait_for("ended");
-    player.wait_for("Race: npu emulated");
+    player.wait_for("Race, one after the other: npu emulated");
     // The conversation and the panels are what they were; the title and what is typed are the player's.
     let body =
         |screen: &str| screen.lines().skip(1).take(30).map(|line| line.trim_end().to_owned()).collect::<Vec<_>>();

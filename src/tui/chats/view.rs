@@ -23,6 +23,7 @@ pub fn footer(state: &State, skin: &Skin, columns: usize) -> Option<Text> {
     if let Some(Overlay::Chats(list)) = &state.overlay {
         let gone = list.chosen().is_some_and(|row| list.gone.contains(&row.found.id));
         let actions = match list.mode {
+            Mode::Search if list.rows().is_empty() => vec![(Action::Escape, "back")],
             Mode::Search => vec![
                 (Action::Send, "open"),
                 (Action::RenameChat, "rename"),
@@ -82,8 +83,8 @@ pub fn footer(state: &State, skin: &Skin, columns: usize) -> Option<Text> {
     Some(fits.unwrap_or_else(|| skin.fit(line(ways[2]), columns)))
 }
 
-/// The list: what is looked for, then as many conversations as there is room for.
-pub fn lines(list: &ChatList, skin: &Skin, columns: usize, rows: usize) -> Vec<Text> {
+/// The list: what is looked for, then as many conversations as there is room for. `open` is the one on the screen.
+pub fn lines(list: &ChatList, open: Option<&str>, skin: &Skin, columns: usize, rows: usize) -> Vec<Text> {
     let all = list.rows();
     let title = match list.mode {
         Mode::Search => "conversations",
@@ -113,13 +114,12 @@ pub fn lines(list: &ChatList, skin: &Skin, columns: usize, rows: usize) -> Vec<T
         lines.push(skin.fit(Line::from(skin.dim(text)), columns));
     }
     let room = rows.saturating_sub(lines.len());
-    let when = all.iter().map(|row| row.when.len()).max().unwrap_or(0);
-    let drawn: Vec<Vec<Text>> = (all.iter().enumerate())
-        .map(|(index, row)| self::row(row, index == list.chosen, list, skin, columns, when))
-        .collect();
-    let heights: Vec<usize> = drawn.iter().map(Vec::len).collect();
+    let heights: Vec<usize> = all.iter().map(|row| 1 + usize::from(row.found.snippet.is_some())).collect();
     let first = first_shown(&heights, list.chosen, room);
-    for (index, row) in drawn.into_iter().enumerate().skip(first) {
+    let when = all.iter().map(|row| row.when.len()).max().unwrap_or(0);
+    for (index, row) in all.iter().enumerate().skip(first) {
+        let is_open = open == Some(row.found.id.as_str());
+        let row = self::row(row, index == list.chosen, is_open, list, skin, columns, when);
         if lines.len() + row.len() > rows {
             // The chosen one is shown as far as it goes.
             if index == list.chosen {
@@ -131,6 +131,9 @@ pub fn lines(list: &ChatList, skin: &Skin, columns: usize, rows: usize) -> Vec<T
     }
     lines
 }
+
+/// Columns below which a title has all of the row.
+const LEAST_WITH_DATE: usize = 30;
 
 /// The first row in view, so that the chosen one is in it, too.
 fn first_shown(heights: &[usize], chosen: usize, room: usize) -> usize {
@@ -176,7 +179,7 @@ fn keys(
     Line::from(spans.collect::<Vec<_>>())
 }
 
-fn row(row: &Row, chosen: bool, list: &ChatList, skin: &Skin, columns: usize, when: usize) -> Vec<Text> {
+fn row(row: &Row, chosen: bool, is_open: bool, list: &ChatList, skin: &Skin, columns: usize, when: usize) -> Vec<Text> {
     let Row { found, when: moment } = row;
     let gone = list.gone.contains(&found.id);
     let style = match (gone, chosen) {
@@ -192,24 +195,23 @@ fn row(row: &Row, chosen: bool, list: &ChatList, skin: &Skin, columns: usize, wh
     let mut right = Vec::new();
     if gone {
         right.push(skin.styled(skin.theme.warning, "deleted"));
-    } else {
+    } else if columns >= LEAST_WITH_DATE {
         if columns >= 60 {
             let messages = if found.messages == 1 { "message " } else { "messages" };
             right.push(skin.dim(format!("{} {messages}   ", found.messages)));
         }
-        right.push(skin.dim(pad_right(moment, when)));
+        right.push(match is_open {
+            true => skin.styled(skin.theme.good, pad_right("open", when)),
+            false => skin.dim(pad_right(moment, when)),
+        });
     }
-    let right = Line::from(right);
-    let room = columns.saturating_sub(width(&right) + 2);
-    let mut title = if chosen { skin.wrap(left, room, 3).into_iter() } else { vec![left].into_iter() };
-    let mut lines = vec![skin.spread(title.next().unwrap_or_default(), right, columns)];
-    // The chosen one is read whole.
-    lines.extend(title);
+    let mut lines = vec![skin.spread(left, Line::from(right), columns)];
     if let Some(snippet) = &found.snippet {
         let (before, rest) = snippet.text.split_at(snippet.at.start);
         let (word, behind) = rest.split_at(snippet.at.len());
+        let cut = if snippet.is_cut { skin.glyphs.ellipsis } else { "" };
         let line = Line::from(vec![
-            skin.dim(format!("    {}", clean(before))),
+            skin.dim(format!("    {cut}{}", clean(before))),
             skin.styled(skin.theme.accent, clean(word)),
             skin.dim(clean(behind)),
         ]);

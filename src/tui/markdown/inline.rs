@@ -11,6 +11,8 @@ use super::super::text::{width, wrap};
 pub struct Inline {
     text: String,
     spans: Vec<Span>,
+    /// A line has ended, and space before the next word is none of the text.
+    trims: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -44,10 +46,14 @@ impl Inline {
 
     /// Adds what stands at `source`, which reads as `reading`.
     pub fn push(&mut self, whole: &str, source: Range<usize>, reading: &str, style: Style) {
+        let verbatim = whole.get(source.clone()) == Some(reading);
+        let trimmed = if self.trims { reading.trim_start_matches([' ', '\n']) } else { reading };
+        let source = if verbatim { source.end - trimmed.len()..source.end } else { source };
+        let reading = trimmed;
         if reading.is_empty() {
             return;
         }
-        let verbatim = whole.get(source.clone()) == Some(reading);
+        self.trims = false;
         self.spans.push(Span { at: self.text.len(), style, source, verbatim });
         if verbatim {
             self.text.push_str(reading);
@@ -58,8 +64,19 @@ impl Inline {
     }
 
     pub fn end_line(&mut self, source: Range<usize>) {
+        // It has ended already.
+        if self.trims {
+            return;
+        }
         self.spans.push(Span { at: self.text.len(), style: Style::default(), source, verbatim: false });
         self.text.push('\n');
+    }
+
+    /// Ends the line where what follows may begin with space.
+    pub fn break_line(&mut self, source: Range<usize>) {
+        self.trims = false;
+        self.end_line(source);
+        self.trims = true;
     }
 
     /// Columns of the longest line.

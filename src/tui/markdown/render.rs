@@ -301,7 +301,7 @@ impl<'t> Renderer<'t> {
     fn inline_html(&mut self, range: Range<usize>, html: &str) {
         let tag: String = html.chars().filter(|c| !matches!(c, ' ' | '/')).collect();
         if tag.eq_ignore_ascii_case("<br>") {
-            self.inline.end_line(range);
+            self.inline.break_line(range);
         } else {
             self.push_as(range, html, Role::Aside);
         }

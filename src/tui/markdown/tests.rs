@@ -123,8 +123,8 @@ fn what_entities_name_is_made_safe() {
 #[test]
 fn html_is_shown_as_text_and_breaks_lines() {
     assert_eq!(
-        shown("<div>\n<b>x</b>\n</div>\n\na<br>b <i>c</i>", 80),
-        ["<div>", "<b>x</b>", "</div>", "", "a", "b <i>c</i>"]
+        shown("<div>\n<b>x</b>\n</div>\n\na<br>\n b <i>c</i><br/><br> d", 80),
+        ["<div>", "<b>x</b>", "</div>", "", "a", "b <i>c</i>", "", "d"]
     );
 }
 

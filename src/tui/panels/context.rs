@@ -6,7 +6,8 @@ use ratatui::text::{Line, Span};
 
 use crate::engine::{LaneId, LaneState, RoutingDecision};
 
-use super::super::skin::{Skin, Text, pad_left, pad_right};
+use super::super::format;
+use super::super::skin::{Skin, Text, pad_left, pad_right, width};
 use super::super::state::State;
 
 /// The bar, and two lines that say what its segments are.
@@ -58,84 +59,7 @@ impl Fill {
     }
 }
 
-/// Where there are more rows than the column has, the parts follow one by one.
 pub fn lines(state: &State, skin: &Skin, columns: usize, rows: usize) -> Vec<Text> {
-    let mut lines = gauge(state, skin, columns);
-    if rows > ROWS + 3
-        && let Some(fill) = Fill::of(state)
-    {
-        lines.extend(parts(&fill, skin, columns));
-        lines.extend(about(state, &fill, skin));
-    }
-    lines
-}
-
-/// Columns of a part's name and numbers.
-const PART: usize = 36;
-
-/// Each part with its tokens, its share and a bar of its own.
-fn parts(fill: &Fill, skin: &Skin, columns: usize) -> Vec<Text> {
-    let styles = styles(skin);
-    let bars = columns.saturating_sub(PART).min(60);
-    let line = |name: &str, style: Style, tokens: Option<usize>| {
-        let share = tokens.map(|tokens| tokens as f64 / fill.limit.max(1) as f64);
-        let [full, empty] = skin.gauge(share.unwrap_or(0.0), bars);
-        Line::from(vec![
-            skin.dim(pad_right(name, 16)),
-            skin.figure(tokens.map(|tokens| tokens.to_string()), 8),
-            skin.figure(share.map(|share| format!("{:.1}", share * 100.0)), 8),
-            skin.dim(" %  "),
-            skin.styled(style, full.content.into_owned()),
-            empty,
-        ])
-    };
-    let heading = format!("{}{}{}", pad_right("", 16), pad_left("tokens", 8), pad_left("share", 8));
-    let mut lines = vec![Line::default(), Line::from(skin.dim(heading))];
-    match fill.parts {
-        [system, history, message @ Some(_)] => lines.extend([
-            line("system message", styles[0], system),
-            line("earlier turns", styles[1], history),
-            line("question", styles[2], message),
-        ]),
-        _ => lines.push(line("prompt", styles[2], Some(fill.prompt))),
-    }
-    lines.push(line("answer", styles[3], Some(fill.answer)));
-    lines.push(line("free", skin.theme.border, Some(fill.free())));
-    lines
-}
-
-/// What of the prompt was kept from the turn before, and what happens when all is full.
-fn about(state: &State, fill: &Fill, skin: &Skin) -> Vec<Text> {
-    let mut lines = vec![Line::default()];
-    let (decision, answer) = match state.decision() {
-        Some((decision, answer)) => (decision, answer),
-        None => return Vec::new(),
-    };
-    if let Some((new, reused)) = answer.and_then(|answer| answer.new_and_reused()) {
-        lines.push(Line::from(vec![
-            skin.dim(pad_right("of the prompt", 16)),
-            skin.figure(Some(new.to_string()), 8),
-            skin.dim(" new, "),
-            skin.number(reused.to_string()),
-            skin.dim(" reused from the turn before"),
-        ]));
-    }
-    let room = decision.needed_tokens.saturating_sub(decision.prompt_tokens);
-    lines.push(Line::from(vec![
-        skin.dim(pad_right("kept free", 16)),
-        skin.figure(Some(room.to_string()), 8),
-        skin.dim(" for the answer, which may take "),
-        skin.number(decision.answer_tokens.to_string()),
-    ]));
-    lines.push(Line::from(vec![
-        skin.dim(pad_right("in all", 16)),
-        skin.figure(Some(fill.limit.to_string()), 8),
-        skin.dim(format!(" on {}; when full, the oldest turns are left out", decision.lane)),
-    ]));
-    lines
-}
-
-fn gauge(state: &State, skin: &Skin, columns: usize) -> Vec<Text> {
     let fill = Fill::of(state);
     let limit = fill.map(|fill| fill.limit).or_else(|| state.active_lane().map(|lane| lane.context_limit));
     let signs = skin.glyphs.parts;
@@ -145,14 +69,18 @@ fn gauge(state: &State, skin: &Skin, columns: usize) -> Vec<Text> {
         let npu = snapshot.lanes.iter().find(|lane| lane.id == LaneId::Npu && there(&lane.state));
         npu.map(|lane| lane.context_limit).filter(|limit| *limit > 0)
     });
+    // A lane that holds no more than the NPU needs no mark.
+    let npu = npu.filter(|npu| limit.is_none_or(|limit| *npu < limit));
     let free = fill.map(|fill| fill.free()).or(limit);
     let styles = styles(skin);
     let cell = |sign: &str, style: Style, name: &str, tokens: Option<usize>, at: usize| {
         let sign = skin.styled(style, sign.to_owned());
-        let name = skin.dim(format!(" {}", pad_right(name, CELL[at] - 6)));
+        // A number of five columns has room behind a short name.
+        let room = CELL[at] - 3 - name.len();
+        let name = skin.dim(format!(" {name} "));
         let number = match tokens {
-            Some(tokens) => skin.number(pad_left(&short_count(tokens), 4)),
-            None => skin.dim(pad_left(skin.glyphs.absent, 4)),
+            Some(tokens) => skin.number(pad_left(&short_count(tokens, room), room)),
+            None => skin.dim(pad_left(skin.glyphs.absent, room)),
         };
         vec![sign, name, number]
     };
@@ -175,7 +103,49 @@ fn gauge(state: &State, skin: &Skin, columns: usize) -> Vec<Text> {
             None => Vec::new(),
         },
     ];
-    vec![bar(fill, limit.unwrap_or(0), npu, skin, columns), Line::from(first.concat()), Line::from(second.concat())]
+    let bar = bar(fill, limit.unwrap_or(0), npu, skin, columns);
+    let mut lines = vec![bar, Line::from(first.concat()), Line::from(second.concat())];
+    if let Some(fill) = fill.filter(|fill| fill.limit > 0 && rows > ROWS + TABLE) {
+        lines.push(Line::default());
+        lines.extend(table(fill, npu, skin, columns));
+    }
+    lines
+}
+
+/// Rows of the table: its heading, the parts, what is free, the limit and the NPU's.
+const TABLE: usize = 9;
+/// Columns before a row's bar.
+const BEFORE_BAR: usize = 34;
+
+/// Each part in full numbers, with its share of the whole context: zoomed there is room for it.
+fn table(fill: Fill, npu: Option<usize>, skin: &Skin, columns: usize) -> Vec<Text> {
+    let names = ["system", "history", "prompt", "answer"];
+    let room = columns.saturating_sub(BEFORE_BAR).min(50);
+    let row = |sign: &str, style: Style, name: &str, tokens: Option<usize>| {
+        let share = tokens.map(|tokens| tokens as f64 / fill.limit as f64);
+        let mut spans = vec![
+            skin.styled(style, sign.to_owned()),
+            skin.dim(format!(" {}", pad_right(name, 9))),
+            skin.figure(tokens.map(format::grouped), 9),
+            skin.figure(share.map(|share| format!("{:.1} %", share * 100.0)), 10),
+        ];
+        spans.push(skin.plain(" ".repeat(BEFORE_BAR.saturating_sub(width(&Line::from(spans.clone()))))));
+        spans.extend(skin.gauge(share.unwrap_or(0.0), room));
+        Line::from(spans)
+    };
+    let known = |part: usize| match part {
+        3 => Some(fill.answer),
+        // One prompt, whose parts nobody knows.
+        2 if fill.parts[2].is_none() => Some(fill.prompt),
+        _ => fill.parts[part],
+    };
+    let mut lines = vec![Line::from(skin.dim("              tokens     share"))];
+    let parts = skin.glyphs.parts.into_iter().zip(styles(skin)).zip(names).enumerate();
+    lines.extend(parts.map(|(part, ((sign, style), name))| row(sign, style, name, known(part))));
+    lines.push(row(skin.glyphs.gauge_empty, skin.theme.border, "free", Some(fill.free())));
+    lines.push(row(" ", skin.theme.dim, "limit", Some(fill.limit)));
+    lines.extend(npu.map(|npu| row(skin.glyphs.limit, skin.theme.warning, "npu", Some(npu))));
+    lines
 }
 
 fn styles(skin: &Skin) -> [Style; 4] {
@@ -189,8 +159,8 @@ fn bar(fill: Option<Fill>, limit: usize, npu: Option<usize>, skin: &Skin, column
         cells.extend(std::iter::repeat_n((sign, style), *count));
     }
     cells.resize(columns, (skin.glyphs.gauge_empty, skin.theme.border));
-    // A lane that holds no more than the NPU needs no mark.
-    if let Some(npu) = npu.filter(|npu| *npu < limit)
+    if let Some(npu) = npu
+        && limit > 0
         && let Some(cell) = cells.get_mut(npu * columns / limit)
     {
         *cell = (skin.glyphs.limit, skin.theme.warning);
@@ -225,12 +195,13 @@ fn cells(segments: [usize; 4], limit: usize, columns: usize) -> [usize; 4] {
     })
 }
 
-/// In four columns at most: `9999`, `128k`, `1.0M`.
-fn short_count(count: usize) -> String {
+/// In four columns, or in five where there are as many: `9999`, `128k`, `32.5k`, `1.0M`. Never more than there is.
+fn short_count(count: usize, columns: usize) -> String {
     match count {
         0..=9999 => count.to_string(),
-        10_000..=999_499 => format!("{:.0}k", count as f64 / 1e3),
-        _ => format!("{:.1}M", count as f64 / 1e6),
+        10_000..=99_999 if columns > 4 => format!("{}.{}k", count / 1000, count % 1000 / 100),
+        10_000..=999_999 => format!("{}k", count / 1000),
+        _ => format!("{}.{}M", count / 1_000_000, count % 1_000_000 / 100_000),
     }
 }
 
@@ -250,7 +221,8 @@ mod tests {
 
     #[test]
     fn a_count_takes_four_columns() {
-        let counts = [0, 9999, 10_000, 131_072, 999_500, 1_048_576].map(short_count);
-        assert_eq!(counts, ["0", "9999", "10k", "131k", "1.0M", "1.0M"]);
+        let counts = [0, 9999, 10_000, 131_072, 999_500, 1_048_576].map(|count| short_count(count, 4));
+        assert_eq!(counts, ["0", "9999", "10k", "131k", "999k", "1.0M"]);
+        assert_eq!([32_768, 32_599, 131_072].map(|count| short_count(count, 5)), ["32.7k", "32.5k", "131k"]);
     }
 }

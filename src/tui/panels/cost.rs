@@ -1,11 +1,14 @@
 //! What did it take? Tokens, energy and money of this answer and of this conversation, as far as they are known.
 
+use std::time::Duration;
+
 use ratatui::text::{Line, Span};
 
 use crate::bill::Bill;
 use crate::ledger::{Entry, Money, Total, money};
 
 use super::super::format;
+use super::super::keys::{Action, Context};
 use super::super::skin::{Skin, Text, pad_left, pad_right, width};
 use super::super::state::State;
 use super::super::text::sanitize::one_line;
@@ -24,18 +27,18 @@ fn is_priced(state: &State) -> bool {
     state.prices.is_some() || !state.spent.money.is_empty()
 }
 
-/// Where there are more rows than the column has, the last answers follow one by one.
 pub fn lines(state: &State, skin: &Skin, columns: usize, rows: usize) -> Vec<Text> {
     let mut lines = vec![answer(state, skin, columns), conversation(&state.spent, skin, columns)];
     if is_priced(state) {
         lines.push(spent(state, skin));
     }
     let bills = state.panels.bills();
-    if rows > lines.len() + 3 && !bills.is_empty() {
-        let room = rows - lines.len() - 2;
-        let newest = bills.iter().rev().take(room).enumerate();
-        lines.extend([Line::default(), Line::from(table(None, skin, columns))]);
-        lines.extend(newest.map(|(back, entry)| Line::from(table(Some((bills.len() - back, entry)), skin, columns))));
+    let room = rows.saturating_sub(lines.len() + 2);
+    if room > 0 && !bills.is_empty() {
+        lines.push(Line::default());
+        lines.push(Line::from(table(None, skin, columns)));
+        let newest = bills.iter().enumerate().rev().take(room);
+        lines.extend(newest.map(|(index, entry)| Line::from(table(Some((index + 1, entry)), skin, columns))));
     }
     lines
 }
@@ -58,14 +61,14 @@ fn table(row: Option<(usize, &Entry)>, skin: &Skin, columns: usize) -> Vec<Span<
             Some(entry.tokens_in.to_string()),
             Some(entry.tokens_out.to_string()),
             joules.map(format::energy),
-            Some(format!("{:.1} s", entry.seconds)),
+            Duration::try_from_secs_f64(entry.seconds).ok().map(format::duration),
             is_spent.then(|| money(sum.electricity + sum.remote, currency)),
             (sum.cloud_answers > 0).then(|| money(sum.cloud, currency)),
             each.map(format::rate),
             Some(entry.tokens_reused.to_string()),
         ]
     });
-    let headings = ["answer", "lane        ", "in", "out", "energy", "time", "cost", "cloud", "J/tok", "reused"];
+    let headings = ["answer", "lane        ", "in", "out", "energy", "took", "spent", "cloud", "J/tok", "reused"];
     let widths = [6, 14, 7, 6, 10, 9, 15, 13, 8, 8];
     let mut left = columns;
     let mut spans = Vec::new();
@@ -80,6 +83,16 @@ fn table(row: Option<(usize, &Entry)>, skin: &Skin, columns: usize) -> Vec<Span<
         });
     }
     spans
+}
+
+/// The last answer's cost for the heading of another panel, where this one has no place: `cost 24.4 J, Shift-Tab`.
+pub fn in_short(state: &State, skin: &Skin) -> Option<Text> {
+    let joules = state.bill.as_ref()?.entry.energy.joules?;
+    let key = state.keys.key(Context::Compose, Action::PreviousPanel)?;
+    let mut spans = vec![skin.dim("cost ")];
+    spans.extend(measured(joules, skin));
+    spans.push(skin.dim(format!(", {key}")));
+    Some(Line::from(spans))
 }
 
 fn label<'a>(text: &str, skin: &Skin) -> Vec<Span<'a>> {
@@ -118,7 +131,7 @@ fn answer(state: &State, skin: &Skin, columns: usize) -> Text {
         (None, Some(answer)) if answer.decision.is_some() => {
             let prompt = answer.decision.as_ref().map_or(0, |decision| decision.prompt_tokens);
             spans.extend(tokens(prompt as u64, answer.tokens as u64, skin));
-            spans.push(skin.absent());
+            spans.extend(no_energy(skin));
         }
         (None, Some(_)) => spans.extend([skin.absent(), skin.dim(" is not kept with the conversation")]),
         (None, None) => spans.extend([skin.absent(), skin.dim(" no answer yet")]),
@@ -137,8 +150,12 @@ fn energy(bill: &Bill, skin: &Skin) -> Vec<Span<'static>> {
             spans
         }
         (None, Some(reason)) => vec![skin.dim(one_line(reason))],
-        (None, None) => vec![skin.absent()],
+        (None, None) => no_energy(skin).to_vec(),
     }
+}
+
+fn no_energy(skin: &Skin) -> [Span<'static>; 2] {
+    [skin.dim("energy "), skin.absent()]
 }
 
 fn measured(joules: f64, skin: &Skin) -> [Span<'static>; 2] {
@@ -153,7 +170,7 @@ fn conversation(total: &Total, skin: &Skin, columns: usize) -> Text {
     }
     spans.extend(tokens(total.tokens_in, total.tokens_out, skin));
     if total.measured_answers == 0 {
-        spans.push(skin.absent());
+        spans.extend(no_energy(skin));
         return Line::from(spans);
     }
     spans.extend(measured(total.joules, skin));

@@ -12,27 +12,28 @@ use super::super::skin::{Skin, Text, pad_left, pad_right};
 use super::super::state::State;
 use super::super::text::sanitize::one_line;
 use super::super::text::width;
+use super::Sampled;
 
+const LABEL: usize = 7;
 const BAR: usize = 10;
 pub const ROWS: usize = 6;
 
 /// Without a row for the temperature, where it has room in another one, and for an NPU of which nothing is known.
 pub fn least_rows(state: &State, columns: usize) -> usize {
-    let joins = state.device.as_ref().is_some_and(|sample| match &sample.cpu_celsius {
+    let Some(sample) = &state.device else { return ROWS };
+    let joins = match &sample.cpu_celsius {
         Reading::Measured(_) => sample.cpu_mhz.measured().is_some(),
         Reading::Unavailable(reason) => width(&power_and_temperature(sample, reason)) <= columns,
-    });
-    ROWS - usize::from(joins) - usize::from(joins && is_unknown(state))
+    };
+    ROWS - usize::from(joins) - usize::from(joins && is_unknown(&sample.npu))
 }
 
-/// Nothing of an NPU is measured. Whether there is one, the lane panel says.
-fn is_unknown(state: &State) -> bool {
-    state.device.as_ref().is_some_and(|DeviceSample { npu, .. }| {
-        npu.load.measured().is_none()
-            && npu.mhz.measured().is_none()
-            && npu.celsius.measured().is_none()
-            && npu.watts.measured().is_none()
-    })
+/// Nothing of it is measured. Whether there is one, the lane panel says.
+fn is_unknown(npu: &NpuSample) -> bool {
+    npu.load.measured().is_none()
+        && npu.mhz.measured().is_none()
+        && npu.celsius.measured().is_none()
+        && npu.watts.measured().is_none()
 }
 
 /// The power, and why there is no temperature.
@@ -42,131 +43,97 @@ fn power_and_temperature(sample: &DeviceSample, reason: &str) -> String {
         Reading::Unavailable(power) => one_line(power),
         Reading::Measured(Power { watts, source }) => format!("{watts:4.1} W  {source}"),
     };
-    format!("power {power}, temp {}", one_line(reason))
+    format!("{}{power}, temp {}", pad_right("power", LABEL), one_line(reason))
 }
 
-/// Where there are more rows than the column has, the last minutes follow.
-pub fn lines(state: &State, skin: &Skin, columns: usize, rows: usize) -> Vec<Text> {
-    let mut lines = now(state, skin);
-    if rows < lines.len()
-        && least_rows(state, columns) < ROWS
-        && let Some(sample) = &state.device
-    {
-        let temperature = lines.remove(2);
-        match &sample.cpu_celsius {
-            Reading::Measured(_) => {
-                let number = temperature.spans.into_iter().skip(1).map(|mut span| {
-                    span.content = span.content.trim_start().to_owned().into();
-                    span
-                });
-                lines[0].spans.push(skin.plain("  "));
-                lines[0].spans.extend(number);
-            }
-            Reading::Unavailable(reason) => {
-                lines.pop();
-                lines.push(Line::from(skin.dim(power_and_temperature(sample, reason))));
-            }
+/// The lines in the least rows.
+fn make_do(lines: &mut Vec<Text>, sample: &DeviceSample, rows: usize, skin: &Skin) {
+    match &sample.cpu_celsius {
+        Reading::Measured(celsius) => {
+            lines.remove(2);
+            lines[0].spans.push(skin.number(format!("  {celsius:.0}")));
+            lines[0].spans.push(skin.dim(format!(" {}", skin.glyphs.degrees)));
+        }
+        Reading::Unavailable(reason) => {
+            lines.remove(2);
+            lines.pop();
+            lines.push(Line::from(skin.dim(power_and_temperature(sample, reason))));
         }
     }
-    if rows < lines.len() && is_unknown(state) {
+    if rows < lines.len() && is_unknown(&sample.npu) {
         lines.remove(1);
     }
-    if rows > ROWS + 3 {
-        lines.extend(past(state.panels.machine(), skin, columns));
-    }
-    lines
 }
 
-/// How much of a line is for a row of bars.
-const NUMBERS: usize = 14 + 3 * 9 + 2;
-
-/// What was sampled, a bar a sample: what was not measured is left out.
-fn past(samples: &[Moment], skin: &Skin, columns: usize) -> Vec<Text> {
-    let bars = columns.saturating_sub(NUMBERS).min(60);
-    let newest = &samples[samples.len().saturating_sub(bars.max(1))..];
-    let samples = pad_right(&format!("{} samples", newest.len()), 14);
-    let heading = format!("{samples}{}{}{}", pad_left("now", 9), pad_left("mean", 9), pad_left("most", 9));
-    let mut lines = vec![Line::default(), Line::from(skin.dim(heading))];
-    for (name, value, scale, digits) in SERIES {
-        let values: Vec<Option<f64>> = newest.iter().map(value).collect();
-        let known: Vec<f64> = values.iter().flatten().copied().collect();
-        if known.is_empty() {
-            continue;
-        }
-        let most = known.iter().copied().fold(0.0, f64::max);
-        let mean = known.iter().sum::<f64>() / known.len() as f64;
-        let number = |value: Option<f64>| skin.figure(value.map(|value| format!("{value:.digits$}")), 9);
-        let full = scale.unwrap_or(most / 0.75).max(f64::MIN_POSITIVE);
-        let bar = |value: &Option<f64>| value.map_or(skin.glyphs.dot, |value| skin.glyphs.level(value / full));
-        let mut spans = vec![skin.dim(pad_right(name, 14)), number(values.last().copied().flatten())];
-        spans.extend([number(Some(mean)), number(Some(most)), skin.plain("  ")]);
-        spans.push(skin.styled(skin.theme.chart, values.iter().map(bar).collect::<String>()));
-        lines.push(Line::from(spans));
-    }
-    lines
-}
-
-/// A name with its unit, what of a sample, the value of a full bar where it is known, digits behind the point.
-type Series = (&'static str, fn(&Moment) -> Option<f64>, Option<f64>, usize);
-
-const GIB: f64 = (1u64 << 30) as f64;
-
-const SERIES: [Series; 7] = [
-    ("cpu, %", |moment| moment.cpu_percent, Some(100.0), 0),
-    ("npu, %", |moment| moment.npu_percent, Some(100.0), 0),
-    ("memory, GiB", |moment| moment.memory_used.map(|bytes| bytes / GIB), None, 1),
-    ("this, MiB", |moment| moment.process_memory.map(|bytes| bytes / 1024.0 / 1024.0), None, 0),
-    ("this, cores", |moment| moment.process_cores, None, 1),
-    ("cpu, celsius", |moment| moment.celsius, None, 0),
-    ("power, W", |moment| moment.watts, None, 1),
-];
-
-/// The machine at one moment, as far as it was measured.
-#[derive(Debug, Clone, Copy, PartialEq, Default)]
-pub struct Moment {
-    cpu_percent: Option<f64>,
-    npu_percent: Option<f64>,
-    /// In bytes, like `process_memory`.
-    memory_used: Option<f64>,
-    process_memory: Option<f64>,
-    process_cores: Option<f64>,
-    celsius: Option<f64>,
-    watts: Option<f64>,
-}
-
-impl Moment {
-    pub fn of(sample: &DeviceSample) -> Self {
-        let bytes = |reading: &Reading<u64>| reading.measured().map(|bytes| *bytes as f64);
-        Self {
-            cpu_percent: sample.cpu_percent.measured().map(|percent| f64::from(*percent)),
-            npu_percent: sample.npu.load.measured().map(|load| f64::from(load.percent)),
-            memory_used: bytes(&sample.memory_used),
-            process_memory: bytes(&sample.process_memory),
-            process_cores: sample.process_cpu_percent.measured().map(|percent| f64::from(*percent) / 100.0),
-            celsius: sample.cpu_celsius.measured().map(|celsius| f64::from(*celsius)),
-            watts: sample.power.measured().map(|power| f64::from(power.watts)),
-        }
-    }
-}
-
-fn now(state: &State, skin: &Skin) -> Vec<Text> {
-    let Some(sample) = &state.device else {
-        return ["cpu   ", "npu   ", "temp  ", "mem   ", "this  ", "power "]
-            .map(|label| Line::from(vec![skin.dim(label), skin.absent()]))
+pub fn lines(state: &State, skin: &Skin, columns: usize, rows: usize) -> Vec<Text> {
+    // Of a server that was not reached, its silence says nothing.
+    let is_out_of_reach = state.server.is_some() && state.snapshot().is_none();
+    let Some(sample) = state.device.as_ref().filter(|_| !is_out_of_reach) else {
+        let process = if state.server.is_some() { "server" } else { "this" };
+        return ["cpu", "npu", "temp", "mem", process, "power"]
+            .map(|name| Line::from(vec![label(name, skin), skin.absent()]))
             .to_vec();
     };
-    vec![
+    let mut lines = vec![
         cpu(sample, skin),
         npu(&sample.npu, skin),
         temperature(sample, skin),
         memory(sample, skin),
         process(sample, state.server.is_some(), skin),
         power(sample, skin),
-    ]
+    ];
+    if rows < lines.len() && least_rows(state, columns) < ROWS {
+        make_do(&mut lines, sample, rows, skin);
+    }
+    let past = past(state.panels.samples(), skin, columns);
+    if !past.is_empty() && rows > lines.len() + past.len() {
+        lines.push(Line::default());
+        lines.extend(past);
+    }
+    lines
+}
+
+/// What is drawn of the past, with its unit and the value of a full bar, where that is known.
+const PAST: [(&str, &str, Option<f64>); 4] =
+    [("cpu", "%", Some(100.0)), ("npu", "%", Some(100.0)), ("mem", "GiB", None), ("power", "W", None)];
+/// Columns after the bars: `  highest 100.0 GiB`.
+const HIGHEST: usize = 20;
+
+/// A bar for each of the newest samples, one line for each thing that was ever measured.
+fn past(samples: &[Sampled], skin: &Skin, columns: usize) -> Vec<Text> {
+    let room = columns.saturating_sub(LABEL + HIGHEST);
+    let newest = &samples[samples.len().saturating_sub(room)..];
+    let line = |(index, (name, unit, full)): (usize, (&str, &str, Option<f64>))| {
+        let values: Vec<Option<f64>> = newest.iter().map(|sampled| sampled[index]).collect();
+        let highest = values.iter().flatten().copied().reduce(f64::max)?;
+        let full = full.unwrap_or(highest);
+        let level = |value: &Option<f64>| value.map_or(skin.glyphs.dot, |value| skin.glyphs.level(value / full));
+        let bars: String = values.iter().map(level).collect();
+        Some(Line::from(vec![
+            label(name, skin),
+            skin.styled(skin.theme.chart, bars),
+            skin.dim("  highest "),
+            skin.number(if unit == "%" { format!("{highest:.0}") } else { format!("{highest:.1}") }),
+            skin.dim(format!(" {unit}")),
+        ]))
+    };
+    let mut lines: Vec<Text> = PAST.into_iter().enumerate().filter_map(line).collect();
+    if !lines.is_empty() {
+        let what = match newest.len() {
+            1 => "the last sample".to_owned(),
+            count => format!("the last {count} samples, the newest at the right"),
+        };
+        lines.insert(0, Line::from(skin.dim(what)));
+    }
+    lines
+}
+
+fn label(name: &str, skin: &Skin) -> Span<'static> {
+    skin.dim(pad_right(name, LABEL))
 }
 
 fn cpu(sample: &DeviceSample, skin: &Skin) -> Text {
-    let mut spans = vec![skin.dim("cpu   ")];
+    let mut spans = vec![label("cpu", skin)];
     match &sample.cpu_percent {
         Reading::Measured(percent) => {
             spans.push(skin.number(pad_left(&format!("{percent:.0}"), 4)));
@@ -190,7 +157,7 @@ fn cpu(sample: &DeviceSample, skin: &Skin) -> Text {
 
 /// How busy it is, and beside it what else its driver tells.
 fn npu(sample: &NpuSample, skin: &Skin) -> Text {
-    let mut spans = vec![skin.dim("npu   ")];
+    let mut spans = vec![label("npu", skin)];
     match &sample.load {
         Reading::Measured(NpuLoad { of: LoadOf::Asleep, .. }) => spans.push(skin.dim(LoadOf::Asleep.to_string())),
         Reading::Measured(NpuLoad { percent, of }) => {
@@ -217,16 +184,16 @@ fn npu(sample: &NpuSample, skin: &Skin) -> Text {
 fn temperature(sample: &DeviceSample, skin: &Skin) -> Text {
     match &sample.cpu_celsius {
         Reading::Measured(celsius) => Line::from(vec![
-            skin.dim("temp  "),
+            label("temp", skin),
             skin.number(pad_left(&format!("{celsius:.0}"), 4)),
             skin.dim(format!(" {}", skin.glyphs.degrees)),
         ]),
-        Reading::Unavailable(reason) => Line::from(vec![skin.dim("temp  "), why(reason, skin)]),
+        Reading::Unavailable(reason) => Line::from(vec![label("temp", skin), why(reason, skin)]),
     }
 }
 
 fn memory(sample: &DeviceSample, skin: &Skin) -> Text {
-    let mut spans = vec![skin.dim("mem   ")];
+    let mut spans = vec![label("mem", skin)];
     match (&sample.memory_used, &sample.memory_total) {
         (Reading::Measured(used), Reading::Measured(total)) => {
             spans.push(skin.number(pad_left(&format::gibibytes(*used), 4)));
@@ -239,7 +206,7 @@ fn memory(sample: &DeviceSample, skin: &Skin) -> Text {
 
 /// ortalk itself, or the server that the chat is over.
 fn process(sample: &DeviceSample, is_server: bool, skin: &Skin) -> Text {
-    let mut spans = vec![skin.dim(if is_server { "serve " } else { "this  " })];
+    let mut spans = vec![label(if is_server { "server" } else { "this" }, skin)];
     match &sample.process_memory {
         Reading::Measured(bytes) => spans.extend(skin.measure(&format::bytes(*bytes), 4)),
         Reading::Unavailable(reason) => spans.push(why(reason, skin)),
@@ -261,11 +228,11 @@ fn power(sample: &DeviceSample, skin: &Skin) -> Text {
     match &sample.power {
         // What of, since the whole machine takes several times what its processor does.
         Reading::Measured(Power { watts, source }) => Line::from(vec![
-            skin.dim("power "),
+            label("power", skin),
             skin.number(pad_left(&format!("{watts:.1}"), 4)),
             skin.dim(format!(" W  {source}")),
         ]),
-        Reading::Unavailable(reason) => Line::from(vec![skin.dim("power "), why(reason, skin)]),
+        Reading::Unavailable(reason) => Line::from(vec![label("power", skin), why(reason, skin)]),
     }
 }
 
@@ -293,15 +260,15 @@ mod tests {
             cpu_mhz: Reading::Unavailable(reason.into()),
             ..sample()
         };
-        assert_eq!(cpu(&missing("not told"), &test_skin()).to_string(), "cpu   not told");
-        assert_eq!(cpu(&missing("no sensor"), &test_skin()).to_string(), "cpu   not told  GHz: no sensor");
+        assert_eq!(cpu(&missing("not told"), &test_skin()).to_string(), "cpu    not told");
+        assert_eq!(cpu(&missing("no sensor"), &test_skin()).to_string(), "cpu    not told  GHz: no sensor");
     }
 
     #[test]
     fn the_memory_of_a_server_is_not_called_this_program_s() {
         let line = |is_server| process(&sample(), is_server, &test_skin()).to_string();
         assert!(line(false).starts_with("this "), "{}", line(false));
-        assert!(line(true).starts_with("serve "), "{}", line(true));
+        assert!(line(true).starts_with("server "), "{}", line(true));
     }
 
     #[test]
@@ -310,8 +277,8 @@ mod tests {
             let measured = Reading::Measured(Power { watts: 13.5, source });
             power(&DeviceSample { power: measured, ..sample() }, &test_skin()).to_string()
         };
-        assert_eq!(power_of(PowerSource::CpuPackages), "power 13.5 W  CPU packages");
-        assert_eq!(power_of(PowerSource::Battery), "power 13.5 W  whole machine (battery)");
+        assert_eq!(power_of(PowerSource::CpuPackages), "power  13.5 W  CPU packages");
+        assert_eq!(power_of(PowerSource::Battery), "power  13.5 W  whole machine (battery)");
     }
 
     #[test]
@@ -322,11 +289,11 @@ mod tests {
         let load = |percent, of| Reading::Measured(NpuLoad { percent, of });
         let silent = NpuSample { load: unknown(), mhz: unknown(), celsius: unknown(), watts: unknown() };
         let line = |sample: &NpuSample| npu(sample, &test_skin()).to_string();
-        assert_eq!(line(&silent), "npu   the driver does not tell");
+        assert_eq!(line(&silent), "npu    the driver does not tell");
         let warm = NpuSample { celsius: Reading::Measured(54.4), ..silent.clone() };
-        assert_eq!(line(&warm), format!("npu   the driver does not tell  54 {}", test_skin().glyphs.degrees));
+        assert_eq!(line(&warm), format!("npu    the driver does not tell  54 {}", test_skin().glyphs.degrees));
         let asleep = NpuSample { load: load(0.0, LoadOf::Asleep), ..silent.clone() };
-        assert_eq!(line(&asleep), "npu   asleep");
+        assert_eq!(line(&asleep), "npu    asleep");
         let busy = NpuSample {
             load: load(37.0, LoadOf::OwnPrograms),
             mhz: Reading::Measured(1400),
@@ -334,7 +301,7 @@ mod tests {
             ..silent
         };
         let line = line(&busy);
-        assert!(line.starts_with("npu     37 %  "), "{line}");
+        assert!(line.starts_with("npu      37 %  "), "{line}");
         assert!(line.ends_with("  own programs  1.4 GHz  1.2 W"), "{line}");
     }
 }

@@ -2,17 +2,17 @@
 
 use std::time::Instant;
 
-use ratatui::text::Line;
+use ratatui::text::{Line, Span};
 
 use crate::engine::{
     ChosenBy, EngineSnapshot, LaneId, LaneState, LaneStatus, Placement, Privacy, RemoteStatus, Threads,
 };
 use crate::model::memory::gb;
 
-use super::super::format;
-use super::super::skin::{Skin, Text, pad_left, pad_right};
+use super::super::layout::Layout;
+use super::super::skin::{Skin, Text, pad_left, pad_right, rows_of, width};
 use super::super::state::{EngineState, State};
-use super::super::text::{self, sanitize::one_line, wrap::wrap};
+use super::super::text::{self, sanitize::one_line};
 
 /// Columns of a lane's sign and name, where the name is short.
 const NAME: usize = 7;
@@ -23,27 +23,35 @@ pub fn name(sign: &str, id: LaneId) -> String {
 }
 
 pub fn rows(state: &State) -> usize {
-    let others = state.snapshot().map_or(1, |snapshot| snapshot.lanes.len().saturating_sub(1));
-    2 + others
+    let lanes = state.snapshot().map_or(&[][..], |snapshot| snapshot.lanes.as_slice());
+    let active = state.active_lane().map(|lane| lane.id);
+    let columns = Layout::panel_columns(state.columns, state.rows);
+    let of_other = |lane: &LaneStatus| match &lane.state {
+        LaneState::Absent { reason } => why(reason, columns).len(),
+        LaneState::Failed { reason } => why(&failed(reason), columns).len(),
+        LaneState::Ready | LaneState::Loading { .. } if lane.remote.is_some() => 2,
+        LaneState::Ready | LaneState::Loading { .. } => 1,
+    };
+    let others = lanes.iter().filter(|lane| active != Some(lane.id)).map(of_other).sum::<usize>();
+    if lanes.is_empty() { 3 } else { usize::from(active.is_some()) * 2 + others }
 }
 
-/// Rows that reasons and offers need besides.
-pub fn more_rows(state: &State, columns: usize) -> usize {
-    let Some(snapshot) = state.snapshot() else { return 0 };
-    let active = state.active_lane().map(|lane| lane.id);
-    let text = |lane: &LaneStatus| match (&lane.state, &lane.remote) {
-        (LaneState::Absent { reason }, _) => one_line(reason),
-        (LaneState::Failed { reason }, _) => one_line(&format!("failed: {reason}")),
-        (LaneState::Ready, Some(server)) if active == Some(lane.id) => offer(server),
-        (LaneState::Ready, Some(server)) => format!("{} . {}", server.host, offer(server)),
-        (LaneState::Ready | LaneState::Loading { .. }, _) => String::new(),
-    };
-    let room = |lane: &LaneStatus| columns.saturating_sub(name("x", lane.id).len());
-    snapshot.lanes.iter().map(|lane| wrap(&text(lane), room(lane)).len() - 1).sum()
+/// Why a lane is not there: in a second row, what there is no room for in the first.
+fn why(reason: &str, columns: usize) -> Vec<String> {
+    let mut rows = rows_of(&one_line(reason), columns.saturating_sub(NAME));
+    if rows.len() > 2 {
+        let rest = rows.split_off(1);
+        rows.push(rest.join(" "));
+    }
+    rows
+}
+
+fn failed(reason: &str) -> String {
+    format!("failed: {reason}")
 }
 
 /// Where there are more rows than the column has, each graph's placement follows.
-pub fn lines(state: &State, skin: &Skin, rows: usize) -> Vec<Text> {
+pub fn lines(state: &State, skin: &Skin, columns: usize, rows: usize) -> Vec<Text> {
     let Some(snapshot) = state.snapshot() else {
         let text = match state.engine {
             EngineState::Failed(_) => "no lane: the engine could not start",
@@ -62,6 +70,7 @@ pub fn lines(state: &State, skin: &Skin, rows: usize) -> Vec<Text> {
         };
         let mut first = vec![skin.styled(style, name(sign, lane.id))];
         first.push(skin.plain(lane.remote.as_ref().map_or(&lane.execution_provider, |server| &server.host).clone()));
+        first.extend(lane.remote.as_ref().and_then(|server| consent(state, server, skin)).into_iter().flatten());
         if lane.emulated {
             first.push(skin.dot());
             first.push(skin.styled(skin.theme.warning, "emulated"));
@@ -74,7 +83,7 @@ pub fn lines(state: &State, skin: &Skin, rows: usize) -> Vec<Text> {
         let what = if let LaneState::Loading { since } = lane.state {
             skin.dim(loading_for(lane, now.saturating_duration_since(since)))
         } else if let Some(server) = &lane.remote {
-            skin.dim(offer(server))
+            skin.dim(offer(server, columns.saturating_sub(NAME)))
         } else {
             placement(lane, skin)
         };
@@ -87,38 +96,24 @@ pub fn lines(state: &State, skin: &Skin, rows: usize) -> Vec<Text> {
             let cut = format!("{} of {longest} tokens: memory", lane.context_limit);
             second.extend([skin.dot(), skin.styled(skin.theme.warning, cut)]);
         }
-        second.extend(lane.device.iter().flat_map(|name| [skin.dot(), skin.dim(one_line(name))]));
+        if let Some(name) = &lane.device {
+            let room = columns.saturating_sub(width(&Line::from(second.clone())) + 3);
+            second.extend([skin.dot(), skin.dim(device(name, room))]);
+        }
         lines.push(Line::from(second));
     }
     for lane in snapshot.lanes.iter().filter(|lane| active.is_none_or(|active| active.id != lane.id)) {
-        lines.push(other(lane, skin, now));
+        lines.extend(other(lane, state, skin, columns, now));
     }
     let graphs = graphs(snapshot, skin);
     if !graphs.is_empty() && rows > lines.len() + graphs.len() {
         lines.push(Line::default());
         lines.extend(graphs);
     }
-    if rows > lines.len() + 2 {
-        let label = std::iter::once(skin.dim(pad_right("model", NAME)));
-        lines.push(Line::default());
-        lines.push(Line::from(label.chain(model(snapshot, skin).spans).collect::<Vec<_>>()));
-    }
     if snapshot.lanes.is_empty() {
         lines.push(Line::from(vec![skin.styled(skin.theme.error, format!("{} no lane", skin.glyphs.rejected))]));
     }
     lines
-}
-
-/// `SmolLM2-135M-Instruct · llama · 151 MiB of weights`
-pub fn model(snapshot: &EngineSnapshot, skin: &Skin) -> Text {
-    let mut spans = vec![skin.styled(skin.theme.strong, one_line(&snapshot.model))];
-    if !snapshot.architecture.is_empty() {
-        spans.extend([skin.dot(), skin.dim(one_line(&snapshot.architecture))]);
-    }
-    if snapshot.weight_bytes > 0 {
-        spans.extend([skin.dot(), skin.dim(format!("{} of weights", format::bytes(snapshot.weight_bytes)))]);
-    }
-    Line::from(spans)
 }
 
 /// `cpu    model     300 nodes: 300 CPU`, a line a graph.
@@ -147,7 +142,7 @@ fn graphs(snapshot: &EngineSnapshot, skin: &Skin) -> Vec<Text> {
         .collect()
 }
 
-fn placement(lane: &LaneStatus, skin: &Skin) -> ratatui::text::Span<'static> {
+fn placement(lane: &LaneStatus, skin: &Skin) -> Span<'static> {
     match lane.nodes() {
         Some((on, total)) => {
             let style = if on == total { skin.theme.number } else { skin.theme.warning };
@@ -157,15 +152,40 @@ fn placement(lane: &LaneStatus, skin: &Skin) -> ratatui::text::Span<'static> {
     }
 }
 
-/// A server's price and model, and whether it is asked about.
-fn offer(server: &RemoteStatus) -> String {
+/// `simulator on AMD processor` is a simulator, where there is no room to say on what.
+fn device(name: &str, columns: usize) -> String {
+    let name = one_line(name);
+    match name.split_once(" on ") {
+        Some((kind, _)) if text::width(&name) > columns => kind.to_owned(),
+        _ => name,
+    }
+}
+
+/// Whether the server is asked about, or may have this conversation.
+fn consent(state: &State, server: &RemoteStatus, skin: &Skin) -> Option<[Span<'static>; 2]> {
+    let stands = match (server.privacy == Privacy::Ask, state.settings.allow_remote, state.consent.always) {
+        (false, ..) | (_, true, true) => return None,
+        (true, true, false) => "may until /clear",
+        (true, false, _) => "asks first",
+    };
+    Some([skin.dot(), skin.dim(stands)])
+}
+
+/// A server's model and price. The model stands alone where there is no room for both: the price is in the bill, too.
+fn offer(server: &RemoteStatus, columns: usize) -> String {
     let price = server.price.as_ref().map(|price| {
         let currency = price.currency.as_ref().map(|currency| format!(" {currency}")).unwrap_or_default();
         format!("{}/{}{currency} a million", price.per_million.input, price.per_million.output)
     });
-    let asks = (server.privacy == Privacy::Ask).then(|| "asks first".to_owned());
-    let known: Vec<String> = [asks, price, server.model.as_deref().map(one_line)].into_iter().flatten().collect();
-    if known.is_empty() { "no price in the settings".to_owned() } else { known.join(", ") }
+    match (server.model.as_deref().map(one_line), price) {
+        (None, None) => "no price set".to_owned(),
+        (None, Some(price)) => price,
+        (Some(model), None) => model,
+        (Some(model), Some(price)) => {
+            let both = format!("{model}, {price}");
+            if text::width(&both) <= columns { both } else { model }
+        }
+    }
 }
 
 /// For how long, and how much memory it will take.
@@ -174,30 +194,38 @@ fn loading_for(lane: &LaneStatus, time: std::time::Duration) -> String {
     format!("loading, {} s{memory}", time.as_secs())
 }
 
-fn other(lane: &LaneStatus, skin: &Skin, now: Instant) -> Text {
+fn other(lane: &LaneStatus, state: &State, skin: &Skin, columns: usize, now: Instant) -> Vec<Text> {
     let head = |sign: &str| name(sign, lane.id);
     let reason = match &lane.state {
         LaneState::Ready => {
             let mut spans = vec![skin.styled(skin.theme.good, head(skin.glyphs.ready))];
             if let Some(server) = &lane.remote {
-                spans.extend([skin.dim(server.host.clone()), skin.dot(), skin.dim(offer(server))]);
-                return Line::from(spans);
+                spans.push(skin.dim(server.host.clone()));
+                spans.extend(consent(state, server, skin).into_iter().flatten());
+                let indent = head(skin.glyphs.ready).chars().count();
+                let offer =
+                    skin.dim(format!("{}{}", " ".repeat(indent), offer(server, columns.saturating_sub(indent))));
+                return vec![Line::from(spans), Line::from(offer)];
             }
             spans.push(skin.dim(short_provider(&lane.execution_provider)));
             if lane.emulated {
                 spans.extend([skin.dot(), skin.styled(skin.theme.warning, "emulated")]);
             }
             spans.extend([skin.dot(), placement(lane, skin)]);
-            return Line::from(spans);
+            return vec![Line::from(spans)];
         }
         LaneState::Loading { since } => {
             let head = skin.dim(head(skin.glyphs.absent));
-            return Line::from(vec![head, skin.dim(loading_for(lane, now.saturating_duration_since(*since)))]);
+            return vec![Line::from(vec![head, skin.dim(loading_for(lane, now.saturating_duration_since(*since)))])];
         }
         LaneState::Absent { reason } => (skin.theme.dim, reason.clone()),
-        LaneState::Failed { reason } => (skin.theme.error, format!("failed: {reason}")),
+        LaneState::Failed { reason } => (skin.theme.error, failed(reason)),
     };
-    Line::from(vec![skin.styled(reason.0, head(skin.glyphs.rejected)), skin.dim(one_line(&reason.1))])
+    let head = head(skin.glyphs.rejected);
+    let mut rows = why(&reason.1, columns).into_iter();
+    let first = vec![skin.styled(reason.0, head.clone()), skin.dim(rows.next().unwrap_or_default())];
+    let more = rows.map(|row| Line::from(skin.dim(format!("{}{row}", " ".repeat(head.chars().count())))));
+    std::iter::once(Line::from(first)).chain(more).collect()
 }
 
 /// `QNN` for `QNNExecutionProvider`, where there is little room.
@@ -228,7 +256,7 @@ mod tests {
                 lane.threads = Some(Threads { count: 2, spinning: true, chosen_by });
             }
             desk.event(Event::EngineLoaded(snapshot));
-            let first = lines(&desk.state, &test_skin(), 3)[0].to_string();
+            let first = lines(&desk.state, &test_skin(), 46, 3)[0].to_string();
             assert!(first.ends_with(expected), "{first}");
         }
     }

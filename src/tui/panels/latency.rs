@@ -19,6 +19,8 @@ use super::super::trace::{STALL, TracedToken, stall_threshold};
 
 /// Columns left of the bars: the scale and the axis.
 const AXIS: usize = 6;
+/// Columns below which a token's line leaves out its lane.
+const NARROW: usize = 30;
 /// The statistics of a panel's line.
 const SUMMARY: [&str; 4] = ["p50", "p95", "p99", "sd"];
 
@@ -37,7 +39,7 @@ pub fn lines(state: &State, skin: &Skin, columns: usize, rows: usize) -> Vec<Tex
     let latencies = latencies(state);
     let bars = newest(latencies, columns.saturating_sub(AXIS));
     let mut lines = chart(&bars, skin, rows.saturating_sub(1).max(1), None);
-    lines.push(summary_line(latencies, skin, &SUMMARY));
+    lines.push(summary_that_fits(latencies, skin, &SUMMARY, columns));
     lines
 }
 
@@ -81,13 +83,17 @@ fn around(block: &Block, index: usize, zoomed: bool, skin: &Skin, columns: usize
     let mut below = vec![Line::from(
         skin.styled(skin.theme.accent, format!("{}{}", " ".repeat(AXIS + index - window.start), skin.glyphs.up)),
     )];
-    below.push(token_line(block, index, stalled(&tokens[index]), median(&latencies), skin, columns));
+    let token = token_line(block, index, stalled(&tokens[index]), median(&latencies), skin, columns);
+    if rows == 1 {
+        return vec![token];
+    }
+    below.push(token);
     if zoomed && rows > 8 {
         below.push(sentence(block, &tokens[index], skin, columns));
     }
     // On a low screen the token says more than the percentiles.
     if rows > below.len() + 2 {
-        below.push(summary_line(&latencies, skin, &SUMMARY));
+        below.push(summary_that_fits(&latencies, skin, &SUMMARY, columns));
     }
     let mut lines = chart(&bars, skin, rows.saturating_sub(below.len()).max(1), Some(index - window.start));
     lines.extend(below);
@@ -121,9 +127,11 @@ fn token_line(
     ];
     match index.checked_sub(1).map(|before| tokens[before].lane) {
         Some(before) if before != token.lane && !token.first => {
-            spans.push(skin.styled(skin.theme.warning, format!("{before} to {}", token.lane)));
+            spans.push(skin.styled(skin.theme.warning, format!("{before} to {}  ", token.lane)));
         }
-        _ => spans.push(skin.plain(token.lane.name())),
+        // The header has it, too.
+        _ if columns < NARROW => {}
+        _ => spans.push(skin.plain(format!("{}  ", token.lane))),
     }
     if stalled {
         // How much longer, where there is room to say it.
@@ -132,12 +140,11 @@ fn token_line(
             .map(|median| token.took.as_secs_f64() / median.as_secs_f64())
             .filter(|t| t.is_finite());
         let times = times.map_or_else(String::new, |times| format!(" {times:.1}x"));
-        spans.push(skin.styled(skin.theme.stall, format!("  {} stall{times}", skin.glyphs.stall)));
+        spans.push(skin.styled(skin.theme.stall, format!("{} stall{times}  ", skin.glyphs.stall)));
     }
     if token.thinks {
-        spans.push(skin.dim("  thinks"));
+        spans.push(skin.dim("thinks  "));
     }
-    spans.push(skin.dim("  "));
     let text = text_of(block, &token);
     if text.is_empty() {
         spans.push(skin.dim("its text came later"));
@@ -162,7 +169,9 @@ fn escaped(text: &str) -> String {
 fn sentence(block: &Block, token: &TracedToken, skin: &Skin, columns: usize) -> Text {
     let whole = if token.thinks { block.thought() } else { block.shown() };
     let (before, after) = (whole.get(..token.text().start), whole.get(token.text().end..));
-    let room = columns / 2;
+    // In the middle, but near the ends: there the row would be half empty.
+    let behind = after.map_or(0, text::width);
+    let room = (columns / 2).max(columns.saturating_sub(behind + text::width(text_of(block, token)) + 1));
     let mut taken = 0;
     let mut lead: Vec<char> = Vec::new();
     for c in before.unwrap_or_default().chars().rev().map(|c| if c == '\n' { ' ' } else { c }) {
@@ -175,7 +184,7 @@ fn sentence(block: &Block, token: &TracedToken, skin: &Skin, columns: usize) -> 
     let lead: String = lead.into_iter().rev().collect();
     let rest: String = after.unwrap_or_default().chars().take(columns).collect();
     Line::from(vec![
-        skin.dim(pad_left(&lead, room)),
+        skin.dim(lead),
         skin.styled(skin.theme.selection, escaped(text_of(block, token))),
         skin.dim(rest.replace('\n', " ")),
     ])
@@ -262,6 +271,12 @@ fn scale_label(ms: f64) -> String {
     } else {
         format!("{ms:.2}").trim_end_matches('0').to_string()
     }
+}
+
+/// As many of the statistics, from the first on, as there is room for.
+pub fn summary_that_fits(latencies: &[Duration], skin: &Skin, names: &[&str], columns: usize) -> Text {
+    let lines = (1..=names.len()).rev().map(|count| summary_line(latencies, skin, &names[..count]));
+    lines.into_iter().find(|line| width(line) <= columns).unwrap_or_default()
 }
 
 /// The statistics named, of all these tokens, in milliseconds.

@@ -18,7 +18,7 @@ use ratatui::layout::Rect;
 use super::skin::{Skin, Text};
 use super::state::State;
 
-pub use shown::{Past, Shown, TokenCursor};
+pub use shown::{Past, Sampled, Shown, TokenCursor};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Panel {
@@ -64,7 +64,7 @@ impl Panel {
     /// The panel's lines, at most `columns` wide and `rows` in number.
     pub fn lines(self, state: &State, skin: &Skin, columns: usize, rows: usize) -> Vec<Text> {
         let lines = match self {
-            Self::Lane => lane::lines(state, skin, rows),
+            Self::Lane => lane::lines(state, skin, columns, rows),
             Self::Speed => speed::lines(state, skin, columns, rows),
             Self::Latency => latency::lines(state, skin, columns, rows),
             Self::Route => route::lines(state, skin, columns),
@@ -72,7 +72,7 @@ impl Panel {
             Self::Device => device::lines(state, skin, columns, rows),
             Self::Cost => cost::lines(state, skin, columns, rows),
         };
-        in_rows(lines, skin, columns, rows)
+        lines.into_iter().take(rows).map(|line| skin.fit(line, columns)).collect()
     }
 
     /// What the panel has to explain, at the right of its heading.
@@ -105,30 +105,6 @@ impl Panel {
             panel => panel.wanted(state),
         }
     }
-
-    /// Rows besides, for reasons that are longer than a row.
-    fn more(self, state: &State, columns: usize) -> usize {
-        match self {
-            Self::Lane => lane::more_rows(state, columns),
-            Self::Route => route::more_rows(state, columns),
-            _ => 0,
-        }
-    }
-}
-
-/// What is too long goes on in the next row, below its beginning, as long as there are rows for all of the lines.
-fn in_rows(lines: Vec<Text>, skin: &Skin, columns: usize, rows: usize) -> Vec<Text> {
-    let mut spare = rows.saturating_sub(lines.len());
-    let mut shown = Vec::with_capacity(rows);
-    for line in lines.into_iter().take(rows) {
-        let mut wrapped = skin.wrap_below(line.clone(), columns);
-        if wrapped.len() > spare + 1 {
-            wrapped = vec![skin.fit(line, columns)];
-        }
-        spare -= wrapped.len() - 1;
-        shown.extend(wrapped);
-    }
-    shown
 }
 
 /// One panel in the column: its heading stands in row `y`, `rows` lines follow.
@@ -151,14 +127,11 @@ pub fn arrange(state: &State, area: Rect) -> Vec<Place> {
     let mut shown: Vec<(Panel, usize)> = ALL.map(|panel| (panel, panel.wanted(state))).to_vec();
     // The column's first heading stands in the rule above it.
     let need = |shown: &[(Panel, usize)]| shown.iter().map(|(_, rows)| 1 + rows).sum::<usize>().saturating_sub(1);
-    let more: usize = ALL.map(|panel| panel.more(state, columns)).iter().sum();
-    if need(&shown) + more > height {
+    if need(&shown) > height {
         shown.iter_mut().for_each(|(panel, rows)| *rows = panel.least(state, columns));
     }
     for panel in FOLD {
-        // A reason that is read whole is worth more than what an answer cost, and less than any other panel.
-        let more = if panel == Panel::Cost { more } else { 0 };
-        if need(&shown) + more > height && open != Some(panel) {
+        if need(&shown) > height && open != Some(panel) {
             shown.retain(|(shown, _)| *shown != panel);
         }
     }
@@ -168,9 +141,6 @@ pub fn arrange(state: &State, area: Rect) -> Vec<Place> {
         *rows += given;
         spare -= given;
     };
-    for (panel, rows) in &mut shown {
-        give(rows, panel.more(state, columns));
-    }
     for (panel, rows) in &mut shown {
         give(rows, panel.wanted(state).saturating_sub(*rows));
     }

@@ -1,56 +1,28 @@
 //! Why there? The routing decision as it was made: the request's size, the rule, and lane by lane what was needed of how much
 //! room, with the predictions beside what was measured. While something is typed, what would be decided about it.
 
+use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 
-use crate::engine::{LaneChange, LaneId, LaneState, LaneStatus, Rejection, RemoteUsage, RoutingDecision, Rule};
+use crate::engine::{LaneChange, LaneId, Rejection, RemoteUsage, RoutingDecision, Rule};
 
 use super::super::answer::Answer;
 use super::super::format;
 use super::super::skin::{Skin, Text, pad_left, pad_right, width};
 use super::super::state::State;
 use super::super::text::sanitize::one_line;
-use super::super::text::wrap::wrap;
 
 /// Columns of a line's label.
 const NAME: usize = 7;
 /// Columns of the bar of a lane's room, at least.
 const BAR: usize = 8;
-/// Columns of a measured value.
-const VALUE: usize = 8;
+/// Columns of a value before its unit, and of the unit.
+const VALUE: usize = 6;
+const UNIT: usize = 5;
 
 pub fn rows(state: &State) -> usize {
     let lanes = state.snapshot().map_or(2, |snapshot| snapshot.lanes.len().max(1));
     4 + lanes + usize::from(has_server(state))
-}
-
-/// Rows that reasons need besides.
-pub fn more_rows(state: &State, columns: usize) -> usize {
-    let Some((decision, answer)) = state.decision() else { return 0 };
-    let change = answer.and_then(|answer| answer.change.as_ref());
-    let counts = |rejection: &&Rejection| {
-        change.is_none_or(|change| change.to != rejection.lane) && !is_absent(state, rejection)
-    };
-    let rejected = decision.rejected.iter().filter(counts);
-    let reasons = rejected.map(|rejection| (rejection.lane, one_line(&rejection.reason)));
-    let moved = change.map(|change| (change.to, format!("{} . {}", from_token(change), one_line(&change.reason))));
-    let rows = |(lane, reason): (LaneId, String)| {
-        let name = (lane.name().len() + 3).max(NAME);
-        wrap(&reason, columns.saturating_sub(name)).len() - 1
-    };
-    reasons.chain(moved).map(rows).sum()
-}
-
-/// In a column, where the lane panel stands above.
-const SEE_LANE: &str = "not there; the lane panel says why";
-/// Columns from which on every reason is told here, too.
-const FULL: usize = 60;
-
-/// The lane panel tells the same.
-fn is_absent(state: &State, rejection: &Rejection) -> bool {
-    let lanes = state.snapshot().map(|snapshot| snapshot.lanes.as_slice()).unwrap_or_default();
-    let says = |lane: &LaneStatus| matches!(&lane.state, LaneState::Absent { reason } if *reason == rejection.reason);
-    lanes.iter().any(|lane| lane.id == rejection.lane && says(lane))
 }
 
 fn has_server(state: &State) -> bool {
@@ -61,21 +33,19 @@ pub fn lines(state: &State, skin: &Skin, columns: usize) -> Vec<Text> {
     let Some((decision, answer)) = state.decision() else {
         return vec![Line::from(vec![skin.absent(), skin.dim(" no request yet")])];
     };
-    let mut lines = vec![needed(decision, skin, columns), rule(decision, skin)];
+    let raced = answer.is_some_and(|answer| answer.raced);
+    let mut lines = vec![needed(decision, skin, columns), rule(decision, raced, skin)];
     let order = order(state, decision);
     let room = Room::of(decision, &order, columns);
     for id in order {
         let change = answer.and_then(|answer| answer.change.as_ref()).filter(|change| change.to == id);
+        let left = answer.and_then(|answer| answer.change.as_ref()).filter(|change| change.to != decision.lane);
         if id == decision.lane {
-            lines.push(chosen(decision, room, skin));
+            lines.push(left.map_or_else(|| chosen(decision, room, skin), |left| gone(decision, left, room, skin)));
             // Back to the lane that was chosen first.
             lines.extend(change.map(|change| moved(change, room, skin)));
         } else if let Some(rejection) = decision.rejected.iter().find(|rejection| rejection.lane == id) {
-            let reason = match columns < FULL && is_absent(state, rejection) {
-                true => SEE_LANE.to_owned(),
-                false => one_line(&rejection.reason),
-            };
-            let rejected = || rejected(decision, rejection, reason, room, skin, columns);
+            let rejected = || rejected(decision, rejection, room, skin, columns);
             lines.push(change.map_or_else(rejected, |change| moved(change, room, skin)));
         }
     }
@@ -141,7 +111,7 @@ pub fn room(decision: &RoutingDecision) -> usize {
     decision.needed_tokens.saturating_sub(decision.prompt_tokens)
 }
 
-/// `tokens 37 prompt + 128 of 1024 answer = 165`; `37 of 512 prompt` where the oldest turns are left out.
+/// `tokens 37 prompt + 128 expected of 1024 = 165`; `37 of 512 prompt` where the oldest turns are left out.
 fn needed(decision: &RoutingDecision, skin: &Skin, columns: usize) -> Text {
     let room = room(decision);
     let mut spans = vec![skin.dim(pad_right("tokens", NAME))];
@@ -150,18 +120,24 @@ fn needed(decision: &RoutingDecision, skin: &Skin, columns: usize) -> Text {
     spans.push(skin.number(decision.prompt_tokens.to_string()));
     spans.extend(decision.whole_prompt_tokens.map(|whole| skin.dim(format!(" of {whole}"))));
     spans.extend([skin.dim(" prompt + "), skin.number(room.to_string())]);
-    let sum = [skin.dim(" answer = "), skin.number((decision.prompt_tokens + room).to_string())];
-    let of = skin.dim(format!(" of {}", decision.answer_tokens));
-    let all = [spans.clone(), vec![of.clone()], sum.to_vec()].concat();
-    if room < decision.answer_tokens && width(&Line::from(all)) <= columns {
-        spans.push(of);
+    let is_all = room >= decision.answer_tokens;
+    let sum = [skin.dim(" = "), skin.number((decision.prompt_tokens + room).to_string())];
+    let has_room = width(&Line::from([spans.clone(), sum.to_vec()].concat())) + " expected".len() <= columns;
+    spans.push(skin.dim(if is_all || !has_room { " answer" } else { " expected" }));
+    let limit = skin.dim(format!(" of {}", decision.answer_tokens));
+    let all = [spans.clone(), vec![limit.clone()], sum.to_vec()].concat();
+    if !is_all && width(&Line::from(all)) <= columns {
+        spans.push(limit);
     }
     spans.extend(sum);
     Line::from(spans)
 }
 
 /// `rule   first that fits · policy auto`
-fn rule(decision: &RoutingDecision, skin: &Skin) -> Text {
+fn rule(decision: &RoutingDecision, raced: bool, skin: &Skin) -> Text {
+    if raced {
+        return Line::from(vec![skin.dim(pad_right("rule", NAME)), skin.plain("kept after a race")]);
+    }
     let mut spans = vec![skin.dim(pad_right("rule", NAME)), skin.plain(decision.rule.explain())];
     match decision.rule {
         Rule::Requested => spans.extend([skin.dot(), skin.styled(skin.theme.warning, "override")]),
@@ -178,27 +154,36 @@ fn gauge(needed: usize, limit: usize, room: Room, skin: &Skin) -> Vec<Span<'stat
 }
 
 fn chosen(decision: &RoutingDecision, room: Room, skin: &Skin) -> Text {
-    let mut spans = vec![skin.styled(skin.theme.good, room.name(skin.glyphs.chosen, decision.lane))];
     let fits = decision.needed_tokens <= decision.context_limit;
+    let (sign, style) =
+        if fits { (skin.glyphs.chosen, skin.theme.good) } else { (skin.glyphs.stall, skin.theme.warning) };
+    let mut spans = vec![skin.styled(style, room.name(sign, decision.lane))];
     spans.extend(gauge(decision.needed_tokens, decision.context_limit, room, skin));
     spans.push(skin.dim("  "));
     match (decision.predicted_total, fits) {
-        (_, false) => spans.push(skin.styled(skin.theme.warning, "too long")),
+        (_, false) => spans.push(skin.styled(skin.theme.warning, outgrown(decision))),
         (Some(total), true) => spans.push(skin.dim(format!("est. {}", format::duration(total)))),
         (None, true) => spans.push(skin.plain("fits")),
     }
     Line::from(spans)
 }
 
-fn rejected(
-    decision: &RoutingDecision,
-    rejection: &Rejection,
-    mut reason: String,
-    room: Room,
-    skin: &Skin,
-    columns: usize,
-) -> Text {
+/// What becomes of an answer that grows as long as was expected, on a lane that was taken although it has no room for it.
+fn outgrown(decision: &RoutingDecision) -> &'static str {
+    if decision.may_move() { "may move on" } else { "may be cut" }
+}
+
+/// The lane that was chosen, and that the answer left.
+fn gone(decision: &RoutingDecision, change: &LaneChange, room: Room, skin: &Skin) -> Text {
+    let mut spans = vec![skin.dim(room.name(skin.glyphs.rejected, decision.lane))];
+    spans.extend(gauge(decision.needed_tokens, decision.context_limit, room, skin));
+    spans.push(skin.dim(format!("  until token {}", change.after_tokens)));
+    Line::from(spans)
+}
+
+fn rejected(decision: &RoutingDecision, rejection: &Rejection, room: Room, skin: &Skin, columns: usize) -> Text {
     let (needed, limit) = (decision.needed_tokens, rejection.context_limit);
+    let mut reason = one_line(&rejection.reason);
     // The numbers stand beside the bar already.
     if reason == format!("{needed} tokens, context of {limit}") {
         reason = "too long".to_owned();
@@ -224,7 +209,7 @@ fn bill(state: &State, usage: RemoteUsage, skin: &Skin) -> Text {
     let mut spans = vec![skin.dim(pad_right("bill", NAME)), skin.dim(tokens), skin.dot()];
     match price {
         Some(price) => spans.push(skin.number(price.show(usage))),
-        None => spans.push(skin.dim("no price in the settings")),
+        None => spans.push(skin.dim("no price set")),
     }
     Line::from(spans)
 }
@@ -233,28 +218,30 @@ fn bill(state: &State, usage: RemoteUsage, skin: &Skin) -> Text {
 fn moved(change: &LaneChange, room: Room, skin: &Skin) -> Text {
     Line::from(vec![
         skin.styled(skin.theme.warning, room.name(skin.glyphs.chosen, change.to)),
-        skin.plain(from_token(change)),
+        skin.plain(format!("from token {}", change.after_tokens + 1)),
         skin.dot(),
         skin.dim(one_line(&change.reason)),
     ])
 }
 
-fn from_token(change: &LaneChange) -> String {
-    format!("from token {}", change.after_tokens + 1)
-}
-
-/// A value as it was predicted and as it was.
+/// A value as it was predicted and as it was: numbers and units in columns of their own.
 fn compared(label: &str, predicted: Option<String>, verb: &str, measured: Option<String>, skin: &Skin) -> Text {
-    let value = |value: Option<String>| pad_left(&value.unwrap_or_else(|| skin.glyphs.absent.to_owned()), VALUE);
-    let number = match &measured {
-        Some(_) => skin.number(value(measured)),
-        None => skin.dim(value(None)),
+    let value = |value: Option<String>, style: Style| {
+        let value = value.unwrap_or_else(|| skin.glyphs.absent.to_owned());
+        let (number, unit) = value.split_once(' ').unwrap_or((&value, ""));
+        [
+            skin.styled(style, pad_left(number, VALUE)),
+            skin.styled(
+                if style == skin.theme.number { skin.theme.dim } else { style },
+                format!(" {}", pad_right(unit, UNIT)),
+            ),
+        ]
     };
-    Line::from(vec![
-        skin.dim(pad_right(label, NAME)),
-        skin.dim("est. "),
-        skin.plain(pad_right(&value(predicted), 11)),
-        skin.dim(format!("  {} ", pad_right(verb, 4))),
-        number,
-    ])
+    let style = if measured.is_some() { skin.theme.number } else { skin.theme.dim };
+    let mut spans = vec![skin.dim(pad_right(label, NAME)), skin.dim("est. ")];
+    spans.extend(value(predicted, skin.theme.text));
+    spans.push(skin.dim(format!(" {} ", pad_right(verb, 4))));
+    let [number, unit] = value(measured, style);
+    spans.extend([number, skin.styled(unit.style, unit.content.trim_end().to_owned())]);
+    Line::from(spans)
 }

@@ -7,12 +7,14 @@ use crate::ledger::Entry;
 use crate::telemetry::device::DeviceSample;
 
 use super::super::answer::Answer;
-use super::device::Moment;
 
-/// Answers whose speed and bill are remembered.
+/// Answers whose speed is remembered.
 const TREND: usize = 64;
-/// Samples of the machine that are.
-const MOMENTS: usize = 120;
+/// Samples of the machine that are remembered.
+const SAMPLES: usize = 256;
+
+/// Load of the CPU and of the NPU in percent, memory in GiB, watts: what of it was measured.
+pub type Sampled = [Option<f64>; 4];
 
 #[derive(Debug, Clone, Default)]
 pub struct Shown {
@@ -23,7 +25,7 @@ pub struct Shown {
     pub cursor: Option<TokenCursor>,
     trend: Vec<Past>,
     bills: Vec<Entry>,
-    machine: Vec<Moment>,
+    samples: Vec<Sampled>,
 }
 
 /// The token of an answer that a reader looks at.
@@ -54,28 +56,34 @@ impl Shown {
         &self.trend
     }
 
+    /// Another conversation's answers come.
+    pub fn forget_trend(&mut self) {
+        self.trend.clear();
+        self.bills.clear();
+    }
+
     /// What the last answers took, the newest last.
     pub fn bills(&self) -> &[Entry] {
         &self.bills
     }
 
     pub fn note_bill(&mut self, entry: &Entry) {
-        keep(&mut self.bills, entry.clone(), TREND);
+        push(&mut self.bills, entry.clone(), TREND);
     }
 
-    /// How the machine stood, the newest last.
-    pub fn machine(&self) -> &[Moment] {
-        &self.machine
+    /// The newest last.
+    pub fn samples(&self) -> &[Sampled] {
+        &self.samples
     }
 
-    pub fn note_machine(&mut self, sample: &DeviceSample) {
-        keep(&mut self.machine, Moment::of(sample), MOMENTS);
-    }
-
-    /// Another conversation's answers come.
-    pub fn forget_trend(&mut self) {
-        self.trend.clear();
-        self.bills.clear();
+    pub fn note_sample(&mut self, sample: &DeviceSample) {
+        let sampled = [
+            sample.cpu_percent.measured().map(|percent| f64::from(*percent)),
+            sample.npu.load.measured().map(|load| f64::from(load.percent)),
+            sample.memory_used.measured().map(|bytes| *bytes as f64 / f64::from(1 << 30)),
+            sample.power.measured().map(|power| f64::from(power.watts)),
+        ];
+        push(&mut self.samples, sampled, SAMPLES);
     }
 
     /// Notes an answer that is over; one that gave no token has no speed.
@@ -89,14 +97,14 @@ impl Shown {
             ttft: answer.ttft(),
             prefill_tokens_per_second: answer.prefill_tokens_per_second(),
         };
-        keep(&mut self.trend, past, TREND);
+        push(&mut self.trend, past, TREND);
     }
 }
 
-/// The newest ones.
-fn keep<T>(all: &mut Vec<T>, new: T, most: usize) {
-    if all.len() == most {
-        all.remove(0);
+/// The oldest goes where there are too many.
+fn push<T>(list: &mut Vec<T>, new: T, most: usize) {
+    if list.len() >= most {
+        list.remove(0);
     }
-    all.push(new);
+    list.push(new);
 }

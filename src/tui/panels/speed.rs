@@ -15,6 +15,8 @@ use super::Past;
 const TOKENS_PER_BAR: usize = 4;
 /// Columns of a number after its label.
 const NUMBER: usize = 8;
+/// Columns before the prefill's rate.
+const PREFILL: usize = 21;
 
 /// Rows of the panel in the column.
 pub const ROWS: usize = 4;
@@ -39,12 +41,13 @@ pub fn lines(state: &State, skin: &Skin, columns: usize, rows: usize) -> Vec<Tex
         Some(ttft) => second.extend(skin.measure(&format::duration(ttft), NUMBER)),
         None => second.extend([skin.figure(None, NUMBER), skin.dim(" ms")]),
     }
-    second.push(Span::raw(" ".repeat(22usize.saturating_sub(width(&Line::from(second.clone()))))));
-    second.extend([
-        skin.dim("prefill "),
-        skin.figure(answer.and_then(Answer::prefill_tokens_per_second).map(format::rate), 6),
-        skin.dim(" tok/s"),
-    ]);
+    second.push(Span::raw(" ".repeat(PREFILL.saturating_sub(width(&Line::from(second.clone()))))));
+    let measured = answer.and_then(Answer::prefill_tokens_per_second);
+    let estimate = [skin.dim(" est.")];
+    let has_room = PREFILL + 20 + width(&Line::from(estimate.to_vec())) <= columns;
+    let least = answer.and_then(Answer::least_prefill_rate).filter(|_| measured.is_none() && has_room);
+    second.extend([skin.dim("prefill "), skin.figure(measured.or(least).map(format::rate), 6), skin.dim(" tok/s")]);
+    second.extend(estimate.into_iter().filter(|_| least.is_some()));
     let mut third = vec![skin.dim("prompt  ")];
     third.extend(prompt_line(answer, skin, columns.saturating_sub(8)).spans);
     let past = state.panels.trend();
@@ -72,13 +75,23 @@ pub fn prompt_line(answer: Option<&Answer>, skin: &Skin, columns: usize) -> Text
             Line::from(vec![skin.plain(text), full, empty])
         }
         _ => match answer.new_and_reused() {
-            Some((new, reused)) => Line::from(vec![
-                skin.number(new.to_string()),
-                skin.dim(if new == 1 { " new token, " } else { " new tokens, " }),
-                skin.number(reused.to_string()),
-                skin.dim(" reused"),
-            ]),
-            None if answer.is_kept() => Line::from(skin.dim("none since it was opened")),
+            Some((new, reused)) => {
+                let line = |unit: &str| {
+                    Line::from(vec![
+                        skin.number(new.to_string()),
+                        skin.dim(format!(" new{unit}, ")),
+                        skin.number(reused.to_string()),
+                        skin.dim(" reused"),
+                    ])
+                };
+                let full = line(if new == 1 { " token" } else { " tokens" });
+                if width(&full) <= columns { full } else { line("") }
+            }
+            None if answer.is_kept() => {
+                let words = ["no answer since it was opened", "none since it was opened"];
+                let words = words.into_iter().find(|words| words.len() <= columns);
+                Line::from(skin.dim(words.unwrap_or_default()))
+            }
             None => Line::from(skin.absent()),
         },
     }

@@ -8,7 +8,7 @@ use super::super::keys::{Action, Context, Step};
 use super::super::layout::Layout;
 use super::super::skin::{Skin, Text, width};
 use super::super::state::State;
-use super::{Panel, arrange};
+use super::{Panel, arrange, cost};
 
 /// Where an open panel that has no place in the column stands: above the conversation, which goes on below it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,8 +28,7 @@ pub fn split(layout: &Layout, has_heading: bool, lines: usize) -> Split {
     let area = layout.text();
     let heading_rows = u16::from(has_heading && area.height > 1);
     let lines = u16::try_from(lines).unwrap_or(u16::MAX).min(area.height - heading_rows);
-    // A rule that nothing stands below would stand on that of the composer.
-    let rule_rows = u16::from(area.height > heading_rows + lines + 1);
+    let rule_rows = u16::from(area.height > heading_rows + lines);
     let shown = heading_rows + lines + rule_rows;
     Split {
         top: Rect { height: shown, ..layout.conversation },
@@ -50,11 +49,13 @@ pub fn above(state: &State, layout: &Layout) -> Option<(Panel, Split)> {
     let height = usize::from(layout.text().height);
     let rows = match panel {
         // Half of the screen is left to the words that the tokens gave.
+        // A few rows have room for the token alone.
+        Panel::Latency if state.token().is_some() && height < 4 => 1,
         Panel::Latency if state.token().is_some() => (height / 2).clamp(4, 9),
         Panel::Latency => height.saturating_sub(3).clamp(2, 9),
         panel => panel.wanted(state),
     };
-    Some((panel, split(layout, true, rows)))
+    Some((panel, split(layout, rows > 1, rows)))
 }
 
 /// The rows of the conversation's text that are in view.
@@ -68,11 +69,17 @@ pub fn draw_column(state: &State, skin: &Skin, layout: &Layout, buffer: &mut Buf
         return;
     }
     let columns = usize::from(column.width).saturating_sub(2);
-    for place in arrange(state, column) {
+    let places = arrange(state, column);
+    let has_cost = places.iter().any(|place| place.panel == Panel::Cost);
+    for place in places {
         let tee = if place.y < column.y { skin.glyphs.tee_down } else { skin.glyphs.tee_right };
         buffer.set_stringn(layout.divider.x, place.y, tee, 1, skin.theme.border);
         let area = Rect { y: place.y, height: 1, ..column };
-        buffer.set_line(area.x, area.y, &heading(state, skin, place.panel, area.width.into()), area.width);
+        let legend = match place.panel {
+            Panel::Device if !has_cost => cost::in_short(state, skin),
+            panel => panel.legend(state, skin),
+        };
+        buffer.set_line(area.x, area.y, &titled(state, skin, place.panel, legend, area.width.into()), area.width);
         let lines = place.panel.lines(state, skin, columns, place.rows.into());
         for (y, line) in (place.y + 1..).take(place.rows.into()).zip(&lines) {
             buffer.set_line(column.x + 1, y, line, columns as u16);
@@ -152,6 +159,10 @@ pub fn footer(state: &State, skin: &Skin, columns: usize) -> Option<Text> {
 
 /// `─ speed ─────────`, and what the panel has to explain at the right. The open panel has a sign and its keys.
 fn heading(state: &State, skin: &Skin, panel: Panel, columns: usize) -> Text {
+    titled(state, skin, panel, panel.legend(state, skin), columns)
+}
+
+fn titled(state: &State, skin: &Skin, panel: Panel, legend: Option<Text>, columns: usize) -> Text {
     let border = |count: usize| skin.styled(skin.theme.border, skin.glyphs.rule(count));
     let open = state.open_panel() == Some(panel);
     let title = match open {
@@ -160,7 +171,7 @@ fn heading(state: &State, skin: &Skin, panel: Panel, columns: usize) -> Text {
     };
     let mut line = vec![border(1), title];
     let left = width(&Line::from(line.clone()));
-    let right = panel.legend(state, skin).map(|legend| {
+    let right = legend.map(|legend| {
         let mut spans = vec![skin.plain(" ")];
         spans.extend(legend.spans);
         spans.extend([skin.plain(" "), border(1)]);

@@ -5,15 +5,13 @@ use insta::assert_snapshot;
 use ratatui::buffer::Buffer;
 
 use super::super::super::event::Event;
-use super::super::super::fixtures::{ANSWER, Desk, bill, sample};
+use super::super::super::fixtures::{ANSWER, Desk, bill};
 use super::super::super::skin::test_skin;
 use super::super::super::state::Overlay;
 use super::super::super::view::tests::{render, screens, text};
 use super::super::ALL;
 use super::*;
 use crate::engine::FinishReason;
-use crate::telemetry::Reading;
-use crate::telemetry::device::DeviceSample;
 
 /// The stall in the middle of an answer.
 fn looking_at_a_token() -> Desk {
@@ -81,18 +79,9 @@ fn new_text_does_not_carry_the_token_away() {
 fn panels_in_full() {
     for panel in ALL {
         let mut desk = looking_at_a_token();
-        for (at, percent) in [20.0, 90.0, 40.0].into_iter().enumerate() {
-            let more = DeviceSample {
-                cpu_percent: Reading::Measured(percent),
-                process_memory: Reading::Measured((300 + 100 * at as u64) << 20),
-                ..sample()
-            };
-            desk.event(Event::Device(Box::new(more)));
-        }
-        desk.event(Event::Billed(Box::new(bill(None))));
         desk.stream();
-        desk.event(Event::Billed(Box::new(bill(Some(24.4)))));
         desk.finish(FinishReason::Stop);
+        desk.event(Event::Billed(Box::new(bill(Some(24.4)))));
         desk.event(Event::Resize { columns: 100, rows: 24 });
         desk.state.overlay = Some(Overlay::Panel(panel));
         desk.key(KeyCode::F(3));
@@ -172,11 +161,11 @@ fn the_cost_panel_says_what_is_not_known() {
     desk.send("question");
     desk.route();
     desk.token("word ");
-    assert_eq!(lines(&desk)[0], "answer  1000 in     1 out  —");
+    assert_eq!(lines(&desk)[0], "answer  1000 in     1 out  energy —");
     let mut unmeasured = bill(None);
     unmeasured.entry.prices = None;
     desk.event(Event::Billed(Box::new(unmeasured)));
-    assert_eq!(lines(&desk), ["answer  1000 in    58 out  no readable sensor", "chat    1000 in    58 out  —"]);
+    assert_eq!(lines(&desk), ["answer  1000 in    58 out  no readable sensor", "chat    1000 in    58 out  energy —"]);
     let mut emulated = bill(Some(24.4));
     emulated.entry.emulated = true;
     desk.event(Event::Billed(Box::new(emulated)));

@@ -34,6 +34,26 @@ pub fn truncate(text: &str, columns: usize, ellipsis: &str) -> String {
     out
 }
 
+/// The beginning and the end of `text`, for names that differ in their ends.
+pub fn truncate_middle(text: &str, columns: usize, ellipsis: &str) -> String {
+    let room = columns.saturating_sub(width(ellipsis));
+    if width(text) <= columns || room < 8 {
+        return truncate(text, columns, ellipsis);
+    }
+    let head = truncate(text, room - room / 2, "");
+    let mut tail = Vec::new();
+    let mut used = 0;
+    for grapheme in text.graphemes(true).rev() {
+        used += grapheme.width();
+        if used > room / 2 {
+            break;
+        }
+        tail.push(grapheme);
+    }
+    tail.reverse();
+    format!("{head}{ellipsis}{}", tail.concat())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -49,5 +69,8 @@ mod tests {
         assert_eq!(truncate("日本語の文", 6, "…"), "日本…");
         assert_eq!(truncate("short", 10, "…"), "short");
         assert_eq!(truncate("abc", 0, "…"), "");
+        assert_eq!(truncate_middle("a-model-of-7b-and-a-hash", 15, "…"), "a-model…-a-hash");
+        assert_eq!(truncate_middle("日本語の長い文です", 11, "…"), "日本…です");
+        assert_eq!(truncate_middle("a-model", 5, "…"), "a-mo…");
     }
 }

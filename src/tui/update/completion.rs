@@ -219,12 +219,23 @@ mod tests {
         assert_eq!((desk.state.settings.sampling.temperature, typed(&desk)), (0.7, ""));
         assert_eq!(desk.state.hint.as_deref(), Some("temperature is 0.7 from the next message on"));
         desk.send("/set top-p 3");
-        assert_eq!(desk.state.hint.as_deref(), Some("top-p is '3'; it must be between 0 and 1"));
+        assert_eq!(desk.state.hint.as_deref(), Some("'3' is no value for top-p; it must be between 0 and 1"));
         assert_eq!(typed(&desk), "/set top-p 3");
         desk.ctrl('u');
         desk.send("/set heat 3");
         assert!(desk.state.hint.as_deref().unwrap().starts_with("'heat' is none of temperature, top-k"));
         desk.ctrl('u');
+        desk.send("/set");
+        let all = "temperature 0.7, top-k 0, top-p 1, min-p 0, repetition-penalty 1, max-tokens 500, seed random; \
+                   /set NAME VALUE changes one";
+        assert_eq!(desk.state.hint.as_deref(), Some(all));
+        desk.ctrl('u');
+        desk.send("/set max-tokens 8001");
+        let said = "max-tokens is 8001 from the next message on; no lane holds more than 8000";
+        assert_eq!(desk.state.hint.as_deref(), Some(said));
+        desk.send("/set temperature 9");
+        assert!(desk.state.hint.as_deref().unwrap().ends_with("on; above 2 the words come nearly at random"));
+        desk.send("/set temperature 0.7");
         desk.send("/set temperature");
         assert_eq!(desk.state.hint.as_deref(), Some("temperature is 0.7; it can be 0 or more"));
         desk.send(" default");

@@ -71,7 +71,7 @@ pub fn on_event(state: &mut State, event: Event, now: Instant, effects: &mut Vec
         }
         Event::Weighed(result) => consent::weighed(state, result, now, effects),
         Event::Device(sample) => {
-            state.panels.note_machine(&sample);
+            state.panels.note_sample(&sample);
             state.device = Some(*sample);
         }
         // All others are not the engine's.
@@ -170,14 +170,11 @@ fn ending(reason: &FinishReason, usage: Usage) -> Option<(Level, String)> {
     match reason {
         FinishReason::Stop | FinishReason::ToolCalls => None,
         FinishReason::Length => {
-            let text = format!("length: cut off after {} tokens, it may not be complete", usage.completion_tokens);
+            let text = format!("cut off after {} tokens, it may not be complete", usage.completion_tokens);
             Some((Level::Warning, text))
         }
         FinishReason::ContextFull => {
-            let text = format!(
-                "length: the context was full after {} tokens, it may not be complete",
-                usage.completion_tokens
-            );
+            let text = format!("the context was full after {} tokens, it may not be complete", usage.completion_tokens);
             Some((Level::Warning, text))
         }
         FinishReason::Cancelled => Some((Level::Warning, "cancelled".to_string())),

@@ -23,7 +23,12 @@ pub fn filter(state: &mut State, text: &str) -> bool {
 
 /// Whether the open list or page takes the action.
 pub fn act(state: &mut State, action: Action, now: Instant, effects: &mut Vec<Effect>) -> bool {
-    let page_rows = isize::from(state.rows as i16 / 2).max(1);
+    // A row of what was there stays.
+    let page_rows = match state.overlay {
+        Some(Overlay::Page(_)) => isize::try_from(state.layout().text().height).unwrap_or(isize::MAX) - 2,
+        _ => isize::from(state.rows as i16 / 2),
+    };
+    let page_rows = page_rows.max(1);
     match &mut state.overlay {
         Some(Overlay::List(picker)) => match picker_step(action, page_rows) {
             Some(step) => {

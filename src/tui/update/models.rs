@@ -83,7 +83,7 @@ fn listed(state: &mut State, result: Result<Vec<ModelEntry>, String>) {
         Ok(entries) => {
             let open = entries.iter().find(|entry| entry.is_open).map(|entry| entry.name.clone());
             let item = |entry: ModelEntry| {
-                let detail = if entry.is_open { format!("answers now, {}", entry.about) } else { entry.about };
+                let detail = if entry.is_open { format!("now; {}", entry.about) } else { entry.about };
                 Item { id: entry.name.clone(), label: entry.name, detail }
             };
             let mut picker = Picker::new(Purpose::Model, "model", entries.into_iter().map(item).collect());

@@ -4,10 +4,10 @@ use std::time::Instant;
 
 use clap::ValueEnum;
 
-use crate::engine::{ChatMessage, EngineSnapshot, LaneId, Role};
+use crate::engine::{ChatMessage, EngineSnapshot, GenerationEvent, LaneId, Role};
 use crate::race::table::lines;
-use crate::race::verdict::sentences;
-use crate::race::{self, RaceEvent, Wishes};
+use crate::race::verdict::{caveats, compare, sentences};
+use crate::race::{self, Order, Race, RaceEvent, Wishes};
 
 use super::super::answer::Answer;
 use super::super::composer::Draft;
@@ -16,7 +16,7 @@ use super::super::event::{Effect, Event};
 use super::super::keys::Action;
 use super::super::race::RaceScreen;
 use super::super::state::{Overlay, State};
-use super::super::text::sanitize::{one_line, sanitize};
+use super::super::text::sanitize::one_line;
 use super::super::text::truncate;
 use super::{chats, engine};
 
@@ -57,8 +57,7 @@ pub(super) fn begin(state: &mut State, lanes: Option<&str>, text: &str, effects:
             effects.push(Effect::Race { number: state.races, plan: Box::new(plan) });
         }
         Err(error) => {
-            state.conversation.add(Kind::Notice(Level::Warning), &sanitize(&error.to_string()));
-            state.conversation.follow();
+            state.hint = Some(one_line(&error.to_string()));
         }
     }
 }
@@ -137,10 +136,10 @@ pub(super) fn close(state: &mut State, now: Instant, effects: &mut Vec<Effect>) 
         // As if it had been asked for alone.
         state.chats.redo = None;
         let block = chats::begin(state, &Draft::from(race.start.prompt.as_str()), race.start.model.clone(), effects);
-        state.answer = Some(Answer::new(block, run.began));
+        state.answer = Some(Answer::raced(block, run.began));
         state.bill = None;
         for event in &run.events {
-            engine::on_event(state, Event::Generation(event.clone()), now, effects);
+            engine::on_event(state, Event::Generation(as_raced(event, race)), now, effects);
         }
     }
     let level = if race.over == Some(false) { Level::Info } else { Level::Warning };
@@ -148,17 +147,36 @@ pub(super) fn close(state: &mut State, now: Instant, effects: &mut Vec<Effect>) 
     state.conversation.follow();
 }
 
-/// `race: cpu 41 ms, 128.4 tokens/s; npu emulated 96 ms, 21.4 tokens/s`, and the verdict.
+/// A race asks each lane by its name; no other one was passed over.
+fn as_raced(event: &GenerationEvent, race: &Race) -> GenerationEvent {
+    let mut event = event.clone();
+    if let GenerationEvent::Routed(decision) = &mut event {
+        let raced = |id: LaneId| race.racers.iter().any(|racer| racer.entrant.lane == id && !racer.runs.is_empty());
+        for other in decision.rejected.iter_mut().filter(|other| raced(other.lane)) {
+            other.reason = "raced against it".to_owned();
+        }
+    }
+    event
+}
+
+/// `Race: cpu 128.4 tokens/s, first token 41 ms; npu emulated ...`, and what the verdict begins with.
 fn summary(screen: &RaceScreen) -> String {
     let race = &screen.race;
     let each = lines(race).into_iter().map(|line| {
         let name = format!("{}{}", line.lane, if line.emulated { " emulated" } else { "" });
         match (&line.cells[0].text, &line.cells[1].text) {
-            (Some(first), Some(rate)) => format!("{name} {first}, {rate} tokens/s"),
+            (Some(first), Some(rate)) => format!("{name} {rate} tokens/s, first token {first}"),
             _ => format!("{name} {}", line.state),
         }
     });
     let numbers = each.collect::<Vec<_>>().join("; ");
-    let verdict = sentences(race).iter().map(|sentence| one_line(sentence)).collect::<Vec<_>>().join(" ");
-    format!("Race: {numbers}.\n{verdict}")
+    // What the numbers must not be taken for stood below them.
+    let said = sentences(race).len() - caveats(race).len();
+    let said = if compare(race).is_empty() { said } else { 1 };
+    let verdict = sentences(race).iter().take(said).map(|sentence| one_line(sentence)).collect::<Vec<_>>().join(" ");
+    let order = match &race.start.order {
+        Order::InTurn { .. } => ", one after the other",
+        Order::SideBySide => "",
+    };
+    format!("Race{order}: {numbers}.\n{verdict}")
 }

@@ -47,11 +47,11 @@ pub fn set_system(state: &mut State, text: &str) {
     state.composer.take();
     match text.as_str() {
         "" => {
-            let shown = match &state.settings.system {
-                Some(system) => format!("The system prompt:\n{system}"),
-                None => "There is no system prompt; /system TEXT gives one.".to_owned(),
+            let Some(system) = &state.settings.system else {
+                state.hint = Some("there is no system prompt; /system TEXT gives one".to_owned());
+                return;
             };
-            state.conversation.add(Kind::Notice(Level::Info), &shown);
+            state.conversation.add(Kind::Notice(Level::Info), &format!("The system prompt:\n{system}"));
             state.conversation.follow();
         }
         NONE => {
@@ -71,7 +71,7 @@ pub fn set_parameter(state: &mut State, name: &str, value: &str) {
     let Some(parameter) = Parameter::named(name) else {
         let names: Vec<&str> = Parameter::ALL.iter().map(|parameter| parameter.name()).collect();
         state.hint = Some(match name {
-            "" => format!("/set takes a name and a value; there are {}", names.join(", ")),
+            "" => values(state),
             name => format!("'{}' is none of {}", one_line(name), names.join(", ")),
         });
         return;
@@ -103,8 +103,41 @@ pub fn set_parameter(state: &mut State, name: &str, value: &str) {
         Ok(()) => {
             state.composer.take();
             let value = parameter.value(&state.settings);
-            state.hint = Some(format!("{} is {value} from the next message on", parameter.name()));
+            let caution = caution(state, parameter).map(|caution| format!("; {caution}")).unwrap_or_default();
+            state.hint = Some(format!("{} is {value} from the next message on{caution}", parameter.name()));
         }
-        Err(error) => state.hint = Some(one_line(&error.to_string())),
+        // It must not read as if it were set.
+        Err(error) => {
+            let (value, name) = (one_line(&error.value), error.name);
+            state.hint = Some(format!("'{value}' is no value for {name}; it must be {}", error.expected));
+        }
+    }
+}
+
+/// All that can be set here, with what holds. What a server does unasked is not known.
+fn values(state: &State) -> String {
+    let all = Parameter::ALL.into_iter().filter(|parameter| state.server.is_none() || parameter.is_of_openai());
+    let each = all.map(|parameter| match state.server.is_none() || state.changed.contains(&parameter) {
+        true => format!("{} {}", parameter.name(), parameter.value(&state.settings)),
+        false => parameter.name().to_owned(),
+    });
+    format!("{}; /set NAME VALUE changes one", each.collect::<Vec<_>>().join(", "))
+}
+
+/// Above it the draw is nearly even, and OpenAI's interface takes no more.
+const HOT: f32 = 2.0;
+
+/// What a value means that is allowed, but hardly wanted.
+fn caution(state: &State, parameter: Parameter) -> Option<String> {
+    let lanes = || state.snapshot().into_iter().flat_map(|snapshot| &snapshot.lanes);
+    match parameter {
+        Parameter::Temperature if state.settings.sampling.temperature > HOT => {
+            Some("above 2 the words come nearly at random".to_owned())
+        }
+        Parameter::MaxTokens => {
+            let most = lanes().map(|lane| lane.context_limit).max().filter(|most| *most > 0)?;
+            (state.settings.max_tokens > most).then(|| format!("no lane holds more than {most}"))
+        }
+        _ => None,
     }
 }

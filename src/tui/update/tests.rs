@@ -112,10 +112,10 @@ fn escape_cancels_keeps_the_text_and_gives_back_what_waited() {
 fn ends_are_told_apart() {
     for (reason, expected) in [
         (FinishReason::Stop, None),
-        (FinishReason::Length, Some((Level::Warning, "length: cut off after 2 tokens, it may not be complete"))),
+        (FinishReason::Length, Some((Level::Warning, "cut off after 2 tokens, it may not be complete"))),
         (
             FinishReason::ContextFull,
-            Some((Level::Warning, "length: the context was full after 2 tokens, it may not be complete")),
+            Some((Level::Warning, "the context was full after 2 tokens, it may not be complete")),
         ),
         (FinishReason::Cancelled, Some((Level::Warning, "cancelled"))),
         (FinishReason::Error("QNN\x1b lost".into()), Some((Level::Error, "error: QNN^[ lost"))),

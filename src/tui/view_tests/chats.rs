@@ -68,7 +68,7 @@ fn kept_row(id: &str, title: &str, messages: usize, snippet: Option<(&str, std::
         changed: chrono::DateTime::UNIX_EPOCH,
         messages,
         model: "test-model".into(),
-        snippet: snippet.map(|(text, at)| Snippet { text: text.into(), at }),
+        snippet: snippet.map(|(text, at)| Snippet { text: text.into(), at, is_cut: true }),
     };
     Row { found, when: if messages > 5 { "today 14:05" } else { "2026-03-04 09:30" }.into() }
 }
@@ -78,6 +78,7 @@ fn the_list_of_conversations() {
     let open = |words: &str, rows: Vec<Row>| {
         let mut desk = conversation();
         desk.state.chats.has_store = true;
+        desk.state.chats.id = Some("a".into());
         desk.ctrl('o');
         desk.type_text(words);
         desk.event(Event::Chats(News::Found { words: words.into(), rows: Ok(rows) }));
@@ -101,7 +102,7 @@ fn the_list_of_conversations() {
     });
     screens("conversations_are_searched", || {
         let snippet =
-            "...the river crossing at the Île de la Cité, where the road from the south met the boats of the Seine";
+            "the river crossing at the Île de la Cité, where the road from the south met the boats of the Seine";
         let at = snippet.find("Cité").unwrap();
         open("cité", vec![kept_row("a", "What is the capital of France?", 12, Some((snippet, at..at + 5)))])
     });

@@ -14,7 +14,7 @@ use super::super::super::text::sanitize::one_line;
 use super::super::super::text::truncate;
 use super::super::replay;
 use super::super::send::{submit, typed};
-use super::{BUSY, record, refresh, select, select_by, undo};
+use super::{busy, record, refresh, select, select_by, undo};
 
 pub(super) fn act_on_message(
     state: &mut State,
@@ -56,8 +56,7 @@ pub(super) fn act_on_message(
         | Action::NextVersion
             if state.busy() || state.snapshot().is_none() || !state.queue.is_empty() =>
         {
-            let reason = if state.busy() { BUSY } else { "the model is not ready yet" };
-            state.hint = Some(reason.to_owned());
+            state.hint = Some(if state.busy() { busy(state) } else { "the model is not ready yet".to_owned() });
         }
         Action::EditMessage => edit(state, id, now, effects),
         Action::AnswerAgain => answer_again(state, id, now, effects),
@@ -111,7 +110,7 @@ pub(in super::super) fn keep_rewritten(state: &mut State, now: Instant, effects:
         return;
     }
     if state.busy() {
-        state.hint = Some(BUSY.to_owned());
+        state.hint = Some(busy(state));
         return;
     }
     let id = state.chats.tree.next_id();
@@ -162,7 +161,7 @@ pub(super) fn go_on(state: &mut State, id: u32, now: Instant, effects: &mut Vec<
 
 fn submit_as(state: &mut State, redo: Redo, text: &str, now: Instant, effects: &mut Vec<Effect>) {
     if state.busy() || state.snapshot().is_none() || !state.queue.is_empty() {
-        state.hint = Some(if state.busy() { BUSY } else { "the model is not ready yet" }.to_owned());
+        state.hint = Some(if state.busy() { busy(state) } else { "the model is not ready yet".to_owned() });
         return;
     }
     state.chats.redo = Some(redo);

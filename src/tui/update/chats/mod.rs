@@ -249,7 +249,7 @@ fn delete_conversation(state: &mut State, now: Instant, effects: &mut Vec<Effect
 fn undo(state: &mut State, effects: &mut Vec<Effect>) -> Done {
     match state.chats.deleted.pop() {
         None => Err("nothing was deleted".to_owned()),
-        Some(_) if state.busy() => Err(BUSY.to_owned()),
+        Some(_) if state.busy() => Err(busy(state)),
         Some(Deleted::Conversation(id)) => {
             effects.push(Effect::Chats(Wish::Undelete(id)));
             Ok(None)
@@ -312,7 +312,12 @@ pub(super) fn is_rewriting(state: &State) -> bool {
     matches!(state.chats.redo, Some(Redo::Rewrite(_)))
 }
 
-const BUSY: &str = "an answer is running; Ctrl-C cancels it";
+/// Esc leaves the selected message before it cancels.
+fn busy(state: &State) -> String {
+    let key = state.keys.say(Action::Escape);
+    let twice = if state.chats.selected.is_some() { " twice" } else { "" };
+    format!("an answer is running; {key}{twice} cancels it")
+}
 
 /// The blocks follow the tree.
 fn refresh(state: &mut State) {

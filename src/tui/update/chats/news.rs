@@ -64,6 +64,7 @@ pub(in super::super) fn on_news(state: &mut State, news: News, now: Instant, eff
                 list.gone.remove(&id);
                 state.hint = Some("the conversation is back".to_owned());
             } else if state.chats.tree.is_empty() {
+                state.hint = Some("the conversation is back".to_owned());
                 open(state, id, now, effects);
             } else {
                 state.hint = Some("the conversation is back; Ctrl-O lists them".to_owned());

@@ -277,7 +277,7 @@ fn nothing_is_changed_below_a_running_answer() {
     kept.alt_up();
     for key in ['e', 'r', 'm', 'b', 'd', 'u', 'h', 'l'] {
         kept.press(key);
-        assert_eq!(kept.hint(), "an answer is running; Ctrl-C cancels it", "{key}");
+        assert_eq!(kept.hint(), "an answer is running; Esc twice cancels it", "{key}");
     }
     let effects = kept.press('c');
     assert_eq!(effects, [Effect::Copy(String::new())]);
