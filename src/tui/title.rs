@@ -26,7 +26,7 @@ pub fn line(state: &State, skin: &Skin, columns: usize) -> Text {
     if let Some(title) = state.title() {
         let dot = skin.dot();
         let used = [&Line::from(left.clone()), &Line::from(dot.clone()), &right].map(width).iter().sum::<usize>() + 2;
-        let room = columns.saturating_sub(used).min(40);
+        let room = columns.saturating_sub(used).min(60);
         // A few letters say nothing.
         if room >= LEAST_TITLE || super::text::width(&title) <= room {
             left.extend([dot, skin.dim(truncate(&title, room, skin.glyphs.ellipsis))]);

@@ -4,7 +4,7 @@ use ratatui::text::{Line, Span};
 
 use super::super::glyphs::Glyphs;
 use super::super::keys::{Action, Context};
-use super::super::skin::{Skin, Text, pad_right, width};
+use super::super::skin::{Skin, Text, pad_right, rows_of, width};
 use super::super::state::{Overlay, State};
 use super::super::text::sanitize::one_line;
 use super::super::text::truncate;
@@ -114,12 +114,19 @@ pub fn lines(list: &ChatList, open: Option<&str>, skin: &Skin, columns: usize, r
         lines.push(skin.fit(Line::from(skin.dim(text)), columns));
     }
     let room = rows.saturating_sub(lines.len());
-    let heights: Vec<usize> = all.iter().map(|row| 1 + usize::from(row.found.snippet.is_some())).collect();
-    let first = first_shown(&heights, list.chosen, room);
     let when = all.iter().map(|row| row.when.len()).max().unwrap_or(0);
-    for (index, row) in all.iter().enumerate().skip(first) {
+    let drawn = |(index, row): (usize, &Row)| {
         let is_open = open == Some(row.found.id.as_str());
-        let row = self::row(row, index == list.chosen, is_open, list, skin, columns, when);
+        self::row(row, index == list.chosen, is_open, list, skin, columns, when)
+    };
+    let height = |(index, row): (usize, &Row)| match index == list.chosen {
+        true => drawn((index, row)).len(),
+        false => 1 + usize::from(row.found.snippet.is_some()),
+    };
+    let heights: Vec<usize> = all.iter().enumerate().map(height).collect();
+    let first = first_shown(&heights, list.chosen, room);
+    for (index, row) in all.iter().enumerate().skip(first) {
+        let row = drawn((index, row));
         if lines.len() + row.len() > rows {
             // The chosen one is shown as far as it goes.
             if index == list.chosen {
@@ -188,10 +195,7 @@ fn row(row: &Row, chosen: bool, is_open: bool, list: &ChatList, skin: &Skin, col
         (false, false) => skin.theme.text,
     };
     let sign = if chosen { skin.glyphs.prompt } else { " " };
-    let left = Line::from(vec![
-        skin.styled(skin.theme.accent, sign),
-        skin.styled(style, format!(" {}", one_line(&found.title))),
-    ]);
+    let title = |text: &str| vec![skin.styled(skin.theme.accent, sign), skin.styled(style, format!(" {text}"))];
     let mut right = Vec::new();
     if gone {
         right.push(skin.styled(skin.theme.warning, "deleted"));
@@ -205,7 +209,15 @@ fn row(row: &Row, chosen: bool, is_open: bool, list: &ChatList, skin: &Skin, col
             false => skin.dim(pad_right(moment, when)),
         });
     }
-    let mut lines = vec![skin.spread(left, Line::from(right), columns)];
+    let right = Line::from(right);
+    // The chosen one is read whole.
+    let mut rows = match chosen {
+        true => rows_of(&one_line(&found.title), columns.saturating_sub(width(&right) + 4)),
+        false => vec![one_line(&found.title)],
+    }
+    .into_iter();
+    let mut lines = vec![skin.spread(Line::from(title(&rows.next().unwrap_or_default())), right, columns)];
+    lines.extend(rows.map(|row| skin.fit(Line::from(skin.styled(style, format!("  {row}"))), columns)));
     if let Some(snippet) = &found.snippet {
         let (before, rest) = snippet.text.split_at(snippet.at.start);
         let (word, behind) = rest.split_at(snippet.at.len());

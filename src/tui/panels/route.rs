@@ -43,10 +43,10 @@ pub fn lines(state: &State, skin: &Skin, columns: usize) -> Vec<Text> {
         if id == decision.lane {
             lines.push(left.map_or_else(|| chosen(decision, room, skin), |left| gone(decision, left, room, skin)));
             // Back to the lane that was chosen first.
-            lines.extend(change.map(|change| moved(change, room, skin)));
+            lines.extend(change.map(|change| moved(change, room, skin, columns)));
         } else if let Some(rejection) = decision.rejected.iter().find(|rejection| rejection.lane == id) {
             let rejected = || rejected(decision, rejection, room, skin, columns);
-            lines.push(change.map_or_else(rejected, |change| moved(change, room, skin)));
+            lines.push(change.map_or_else(rejected, |change| moved(change, room, skin, columns)));
         }
     }
     let measured = answer.and_then(Answer::ttft).map(format::duration);
@@ -214,14 +214,22 @@ fn bill(state: &State, usage: RemoteUsage, skin: &Skin) -> Text {
     Line::from(spans)
 }
 
-/// The lane that an answer moved to.
-fn moved(change: &LaneChange, room: Room, skin: &Skin) -> Text {
-    Line::from(vec![
-        skin.styled(skin.theme.warning, room.name(skin.glyphs.chosen, change.to)),
-        skin.plain(format!("from token {}", change.after_tokens + 1)),
-        skin.dot(),
-        skin.dim(one_line(&change.reason)),
-    ])
+/// The lane that an answer moved to, and why: as much of it as stands before the details, where there is no room for them.
+fn moved(change: &LaneChange, room: Room, skin: &Skin, columns: usize) -> Text {
+    let line = |reason: &str| {
+        Line::from(vec![
+            skin.styled(skin.theme.warning, room.name(skin.glyphs.chosen, change.to)),
+            skin.plain(format!("from token {}", change.after_tokens + 1)),
+            skin.dot(),
+            skin.dim(reason),
+        ])
+    };
+    let reason = one_line(&change.reason);
+    let whole = line(&reason);
+    match reason.split_once(": ") {
+        Some((short, _)) if width(&whole) > columns => line(short),
+        _ => whole,
+    }
 }
 
 /// A value as it was predicted and as it was: numbers and units in columns of their own.
