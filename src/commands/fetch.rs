@@ -14,6 +14,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use crate::builder::{BuildProgress, BuildStage};
 use crate::hub::{PullProgress, PullStage};
 use crate::provision::{Progress, Stage};
+use crate::tui::Tell;
 
 /// The exit status that shells give a program ended by Ctrl-C.
 pub const INTERRUPTED: u8 = 130;
@@ -110,9 +111,10 @@ impl StopSignals {
 
 /// Shows a fetch's or a build's progress: a bar on a terminal, else one line for each stage. Until there is something to
 /// show, signals are left alone.
-#[derive(Debug)]
 pub struct FetchDisplay {
     after: AfterFetch,
+    /// In place of standard error, where a screen is.
+    tell: Option<Tell>,
     interrupt: Option<Arc<Interrupt>>,
     bar: Option<ProgressBar>,
     /// What the bar or the last line is about.
@@ -130,6 +132,16 @@ struct Step<'a> {
     note: Option<&'a str>,
 }
 
+impl Step<'_> {
+    /// `smollm2: building for the CPU 42 %`
+    fn words(&self) -> String {
+        match self.total {
+            0 => self.label.clone(),
+            total => format!("{} {} %", self.label, (self.done.min(total) as f64 / total as f64 * 100.0) as u64),
+        }
+    }
+}
+
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Unit {
     Bytes,
@@ -138,7 +150,18 @@ enum Unit {
 
 impl FetchDisplay {
     pub fn new(after: AfterFetch) -> Self {
-        Self { after, interrupt: None, bar: None, shown: None, noted: false }
+        Self { after, tell: None, interrupt: None, bar: None, shown: None, noted: false }
+    }
+
+    /// What is shown goes to a screen, as words; signals are the screen's.
+    pub fn telling(tell: &Tell) -> Self {
+        let mut display = Self::new(AfterFetch::LeaveSignals);
+        display.tell = Some(tell.clone());
+        display
+    }
+
+    pub fn after(&self) -> AfterFetch {
+        self.after
     }
 
     /// For `provision::Report`.
@@ -193,6 +216,14 @@ impl FetchDisplay {
     }
 
     fn show(&mut self, step: &Step<'_>) {
+        if let Some(tell) = &self.tell {
+            let words = step.words();
+            if self.shown.as_ref() != Some(&words) {
+                tell(words.clone());
+                self.shown = Some(words);
+            }
+            return;
+        }
         if self.interrupt.is_none() {
             // Without it, Ctrl-C ends the program at once, which the cache survives as well.
             self.interrupt = Interrupt::listen(self.after).ok();
@@ -227,6 +258,9 @@ impl FetchDisplay {
 
     /// A line for the person, above what is shown.
     pub fn say(&self, line: &str) {
+        if let Some(tell) = &self.tell {
+            return tell(line.to_owned());
+        }
         match &self.bar {
             Some(bar) => bar.suspend(|| eprintln!("{line}")),
             None => eprintln!("{line}"),

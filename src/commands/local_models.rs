@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::fetch::{AfterFetch, megabytes};
+use super::fetch::megabytes;
 use super::model_name::{self, Named};
 use super::models::list::{Kind, Model, models};
 use super::session::{self, Prepared};
@@ -13,7 +13,7 @@ use crate::cli::ChatArgs;
 use crate::engine::Engine;
 use crate::hub::{HubSettings, Purpose};
 use crate::onnx_runtime::OnnxRuntime;
-use crate::tui::{ModelEntry, Models, OpenedModel, RefusedModel};
+use crate::tui::{ModelEntry, Models, OpenedModel, RefusedModel, Tell};
 
 pub struct LocalModels {
     args: ChatArgs,
@@ -47,11 +47,11 @@ impl LocalModels {
         prepared.engine(runtime, None)
     }
 
-    fn prepare(&self, name: &str) -> anyhow::Result<Prepared> {
-        let prepared = session::prepare_other(&self.args, Path::new(name))?;
+    fn prepare(&self, name: &str, tell: &Tell) -> anyhow::Result<Prepared> {
+        let prepared = session::prepare_other(&self.args, Path::new(name), tell)?;
         // With all that was said of it on the command line.
         match prepared.model == self.first.model {
-            true => session::prepare(&self.args, AfterFetch::LeaveSignals),
+            true => session::prepare_again(&self.args, tell),
             false => Ok(prepared),
         }
     }
@@ -93,14 +93,15 @@ impl Models for LocalModels {
         Ok(all.iter().filter(can_answer).map(entry).collect())
     }
 
-    fn open(&self, name: &str, release: &dyn Fn()) -> Result<OpenedModel, RefusedModel> {
+    fn open(&self, name: &str, tell: &Tell, release: &dyn Fn()) -> Result<OpenedModel, RefusedModel> {
         let refused = |error: anyhow::Error, instead| RefusedModel { error: format!("{error:#}"), instead };
-        let mut prepared = self.prepare(name).map_err(|error| refused(error, None))?;
+        let mut prepared = self.prepare(name, tell).map_err(|error| refused(error, None))?;
         let has_room = prepared.has_room_beside().map_err(|error| refused(error, None))?;
         if !has_room {
             release();
             prepared.look_at_memory();
         }
+        tell(format!("{name} is being loaded"));
         match self.engine(&prepared) {
             Ok(engine) => {
                 let answers = prepared.answers.clone();

@@ -32,6 +32,7 @@ use crate::paths::Paths;
 use crate::provision::{self, DEFAULT_MODEL_NAME, FoundLibrary, FoundPlugin, LibraryOrigin, ObtainError, QNN_LICENCE};
 use crate::telemetry::device::power::SYSFS;
 use crate::telemetry::memory::Memory;
+use crate::tui::Tell;
 
 /// The longest answer where nobody said otherwise, in tokens; the help says it, too.
 const DEFAULT_MAX_TOKENS: usize = 1024;
@@ -65,22 +66,37 @@ pub struct Prepared {
 pub fn prepare(args: &ChatArgs, after: AfterFetch) -> anyhow::Result<Prepared> {
     let paths = Paths::discover()?;
     let settings = Settings::load(&paths.settings_file())?;
-    prepare_with(args, paths, settings, after)
+    prepare_with(args, paths, settings, FetchDisplay::new(after))
+}
+
+/// The same while a screen is there, which is told what takes its time.
+pub fn prepare_again(args: &ChatArgs, tell: &Tell) -> anyhow::Result<Prepared> {
+    let paths = Paths::discover()?;
+    let settings = Settings::load(&paths.settings_file())?;
+    prepare_with(args, paths, settings, FetchDisplay::telling(tell))
 }
 
 /// The same for another model than the one that arguments and settings speak of: of them holds what is no model's own.
-pub fn prepare_other(args: &ChatArgs, name: &Path) -> anyhow::Result<Prepared> {
+/// The simulator runs what is built for it already, since a build would take minutes.
+pub fn prepare_other(args: &ChatArgs, name: &Path, tell: &Tell) -> anyhow::Result<Prepared> {
     let model = Some(name.to_path_buf());
+    let emulates = args.emulate_npu;
     let args = ChatArgs { model, npu_model: None, emulate_npu: false, lane: None, ..args.clone() };
     let paths = Paths::discover()?;
     model_name::resolve(name, Purpose::Cpu, &paths)?;
     let mut settings = Settings::load(&paths.settings_file())?;
     settings.npu.model = None;
-    prepare_with(&args, paths, settings, AfterFetch::LeaveSignals)
+    let mut prepared = prepare_with(&args, paths, settings, FetchDisplay::telling(tell))?;
+    prepared.npu.emulation = emulates && prepared.npu.bundle.is_some();
+    Ok(prepared)
 }
 
-fn prepare_with(args: &ChatArgs, paths: Paths, settings: Settings, after: AfterFetch) -> anyhow::Result<Prepared> {
-    let mut display = FetchDisplay::new(after);
+fn prepare_with(
+    args: &ChatArgs,
+    paths: Paths,
+    settings: Settings,
+    mut display: FetchDisplay,
+) -> anyhow::Result<Prepared> {
     // What is wrong in arguments or settings is said before anything is fetched.
     check(args, &settings, &paths)?;
     let library = library(&settings, &paths, &mut display)?.path;
@@ -96,7 +112,7 @@ fn prepare_with(args: &ChatArgs, paths: Paths, settings: Settings, after: AfterF
         Some(threads) => (CpuSetting::with_threads(threads), ChosenBy::User),
         None => tuned().map_or_else(|| (default_cpu(), ChosenBy::Default), |tuned| (tuned, ChosenBy::Tuning)),
     };
-    let tells = matches!(after, AfterFetch::Exit);
+    let tells = matches!(display.after(), AfterFetch::Exit);
     let log = log_sink(&paths.log_file());
     Ok(Prepared { paths, settings, answers, model, library, log, npu, cpu, room, tells })
 }

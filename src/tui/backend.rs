@@ -21,13 +21,16 @@ pub trait Backend: Send + Sync {
     fn submit(&self, request: ChatRequest) -> GenerationStream;
 }
 
+/// Where the words go that say how far something is that takes its time.
+pub type Tell = Arc<dyn Fn(String) + Send + Sync>;
+
 /// The models that can answer in place of the one that does. Called on threads of their own; may take their time.
 pub trait Models: Send + Sync {
     /// An error is for people.
     fn list(&self) -> Result<Vec<ModelEntry>, String>;
-    /// `release` gives up the engine that answers now; it is called where there is no room for both, before anything is
-    /// loaded.
-    fn open(&self, name: &str, release: &dyn Fn()) -> Result<OpenedModel, RefusedModel>;
+    /// `tell` is told what takes its time, in a few words. `release` gives up the engine that answers now; it is called
+    /// where there is no room for both, before anything is loaded.
+    fn open(&self, name: &str, tell: &Tell, release: &dyn Fn()) -> Result<OpenedModel, RefusedModel>;
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]

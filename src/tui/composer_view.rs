@@ -52,7 +52,7 @@ pub fn draw(state: &mut State, skin: &Skin, area: Rect, buffer: &mut Buffer) -> 
     }
     let room = area.width - margin;
     if state.composer.is_empty() {
-        let placeholder = Line::from(skin.dim(placeholder(state)));
+        let placeholder = Line::from(skin.dim(placeholder(state, skin)));
         buffer.set_line(area.x + margin, area.y, &skin.fit(placeholder, room.into()), room);
     }
     for (y, line) in (area.y..area.bottom()).zip(&lines) {
@@ -107,15 +107,15 @@ fn reversed(spans: Vec<Span<'static>>, selected: Range<usize>) -> Vec<Span<'stat
     out
 }
 
-fn placeholder(state: &State) -> String {
+fn placeholder(state: &State, skin: &Skin) -> String {
     if state.replay.is_some() {
         return "A replay; Space stops it and goes on".to_owned();
     }
     if let (EngineState::Ready(_), Some(lane), false) = (&state.engine, state.settings.lane, state.busy()) {
         return format!("Message to {lane}; /auto lets ortalk choose");
     }
-    if let (EngineState::Ready(_), Some(name)) = (&state.engine, &state.models.opening) {
-        return format!("Message; {} is being loaded", one_line(name));
+    if let Some(progress) = state.models.progress(skin.glyphs.dot, state.now) {
+        return format!("Message; {progress}");
     }
     let key = |action| state.keys.say(action);
     match state.engine {

@@ -36,6 +36,8 @@ pub enum Event {
     ModelsListed(Result<Vec<ModelEntry>, String>),
     /// The engine was given up to make room for the next one.
     EngineReleased,
+    /// How far the one is that is being loaded.
+    ModelStage(String),
     /// Another model answers from now on; it suggests these numbers.
     ModelOpened(EngineSnapshot, Box<AnswerSettings>),
     /// The one that answered goes on.

@@ -82,7 +82,7 @@ use crate::engine::AnswerSettings;
 use crate::recording::{Header, Recorder, Recording, RecordingError};
 use crate::telemetry::device::DeviceSample;
 
-pub use backend::{Backend, ModelEntry, Models, OpenedModel, RefusedModel};
+pub use backend::{Backend, ModelEntry, Models, OpenedModel, RefusedModel, Tell};
 pub use chats::{ChatOptions, Given};
 pub use event::Exit;
 pub use keymap::KeysError;

@@ -84,8 +84,21 @@ pub struct ModelsState {
     pub asked: bool,
     /// The name of the one that answers, where it is known.
     pub open: Option<String>,
-    /// The name of the one that is being loaded.
+    /// The name of the one that is being loaded, and since when it is.
     pub opening: Option<String>,
+    pub since: Option<Instant>,
+    /// What of it takes its time.
+    pub stage: Option<String>,
+}
+
+impl ModelsState {
+    /// `other: building for the CPU 42 % · 3 s`, while one is being loaded.
+    pub fn progress(&self, dot: &str, now: Instant) -> Option<String> {
+        let name = self.opening.as_ref()?;
+        let stage = self.stage.clone().unwrap_or_else(|| format!("{} is being loaded", one_line(name)));
+        let seconds = self.since.map_or(0, |since| now.saturating_duration_since(since).as_secs());
+        Some(format!("{stage} {dot} {seconds} s"))
+    }
 }
 
 #[derive(Debug)]
@@ -320,12 +333,17 @@ impl State {
 
     /// When `update` wants a `Tick`, if nothing else happens before.
     pub fn deadline(&self, now: Instant) -> Option<Instant> {
-        let loading = match self.engine {
-            EngineState::Loading { since } => {
+        let second_model = self.models.since.filter(|_| self.models.opening.is_some());
+        let since = match self.engine {
+            EngineState::Loading { since } => Some(since),
+            EngineState::Ready(_) | EngineState::Failed(_) => second_model,
+        };
+        let loading = match since {
+            Some(since) => {
                 let seconds = now.saturating_duration_since(since).as_secs() + 1;
                 Some(since + Duration::from_secs(seconds))
             }
-            EngineState::Ready(_) | EngineState::Failed(_) => None,
+            None => None,
         };
         let quit = self.quit_armed.map(|at| at + QUIT_WINDOW);
         [loading, quit, self.preview.due, self.refresh, self.held.due()].into_iter().flatten().min()

@@ -11,7 +11,7 @@ use std::thread::JoinHandle;
 
 use tokio::sync::mpsc::UnboundedSender;
 
-use super::backend::{Backend, Models, OpenedModel, RefusedModel};
+use super::backend::{Backend, Models, OpenedModel, RefusedModel, Tell};
 use super::driver::Message;
 use super::event::Event;
 
@@ -56,7 +56,11 @@ impl Switcher {
                 let _ = sender.send(Message::Switch(Switch::Release(give)));
                 drop(given.recv());
             };
-            let opened = catch_unwind(AssertUnwindSafe(|| models.open(&name, &release))).unwrap_or_else(|_| {
+            let heard = sender.clone();
+            let tell: Tell = Arc::new(move |stage| {
+                let _ = heard.send(Message::Event(Event::ModelStage(stage)));
+            });
+            let opened = catch_unwind(AssertUnwindSafe(|| models.open(&name, &tell, &release))).unwrap_or_else(|_| {
                 Err(RefusedModel { error: "loading the model broke; the log says where".to_string(), instead: None })
             });
             let _ = sender.send(Message::Switch(match opened {

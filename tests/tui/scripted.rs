@@ -9,7 +9,7 @@ use ortalk::engine::*;
 use ortalk::telemetry::Reading;
 use ortalk::telemetry::device::DeviceSample;
 use ortalk::telemetry::device::npu::{LoadOf, NpuLoad, NpuSample};
-use ortalk::tui::{Backend, ModelEntry, Models, OpenedModel, RefusedModel, TuiOptions};
+use ortalk::tui::{Backend, ModelEntry, Models, OpenedModel, RefusedModel, Tell, TuiOptions};
 use tokio::sync::mpsc::UnboundedSender;
 
 pub const SCENARIO: &str = "ORTALK_TUI_SCENARIO";
@@ -72,7 +72,7 @@ impl Models for TwoModels {
         Ok(vec![entry("smollm2-135m", true), entry("other-model", false), entry("broken-model", false)])
     }
 
-    fn open(&self, name: &str, release: &dyn Fn()) -> Result<OpenedModel, RefusedModel> {
+    fn open(&self, name: &str, _tell: &Tell, release: &dyn Fn()) -> Result<OpenedModel, RefusedModel> {
         std::thread::sleep(Duration::from_millis(300));
         let backend = |scenario: &str| -> Arc<dyn Backend> {
             Arc::new(Scripted { scenario: scenario.into(), ran: AtomicBool::new(false), broke: Arc::default() })

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use super::backend::{Asked, ServerBackend};
 use crate::engine::AnswerSettings;
 use crate::remote::{Client, Endpoint, Timeouts};
-use crate::tui::{ModelEntry, Models, OpenedModel, RefusedModel};
+use crate::tui::{ModelEntry, Models, OpenedModel, RefusedModel, Tell};
 
 /// What the server is given to say which models it has.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -54,7 +54,7 @@ impl Models for ServerModels {
     }
 
     /// The server holds the models: there is nothing to give up here.
-    fn open(&self, name: &str, _release: &dyn Fn()) -> Result<OpenedModel, RefusedModel> {
+    fn open(&self, name: &str, _tell: &Tell, _release: &dyn Fn()) -> Result<OpenedModel, RefusedModel> {
         let refused = |error| RefusedModel { error, instead: None };
         let known = self.list().map_err(refused)?;
         if !known.is_empty() && !known.iter().any(|entry| entry.name == name) {

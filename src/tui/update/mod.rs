@@ -63,7 +63,11 @@ pub fn update(state: &mut State, event: Event, now: Instant) -> Vec<Effect> {
         Event::Signal(Signal::Continue) => effects.push(Effect::Repaint),
         Event::InputLost => effects.push(Effect::Quit(Exit::TerminalLost)),
         Event::Chats(news) => chats::on_news(state, news, now, &mut effects),
-        Event::ModelsListed(_) | Event::EngineReleased | Event::ModelOpened(..) | Event::ModelRefused(_) => {
+        Event::ModelsListed(_)
+        | Event::ModelStage(_)
+        | Event::EngineReleased
+        | Event::ModelOpened(..)
+        | Event::ModelRefused(_) => {
             models::on_event(state, event, now, &mut effects);
         }
         Event::LogRead(result) => list::show_log(state, result),
@@ -102,7 +106,7 @@ fn on_tick(state: &mut State, now: Instant, effects: &mut Vec<Effect>) {
         state.quit_armed = None;
         state.dirty = true;
     }
-    if matches!(state.engine, EngineState::Loading { .. }) {
+    if matches!(state.engine, EngineState::Loading { .. }) || state.models.opening.is_some() {
         state.dirty = true; // it shows how long it takes
     }
     if state.held.has_come(now) {

@@ -31,6 +31,8 @@ pub fn open(state: &mut State, name: String, effects: &mut Vec<Effect>) {
     } else if is_possible(state) {
         state.hint = Some(format!("{} is being loaded", one_line(&name)));
         state.models.opening = Some(name.clone());
+        state.models.since = Some(state.now);
+        state.models.stage = None;
         effects.push(Effect::OpenModel(name));
     }
 }
@@ -57,6 +59,7 @@ pub fn on_event(state: &mut State, event: Event, now: Instant, effects: &mut Vec
             engine::close_answer(state, "cancelled", Some(ending), effects);
             state.engine = EngineState::Loading { since: now };
         }
+        Event::ModelStage(stage) => state.models.stage = Some(one_line(&stage)),
         Event::ModelOpened(snapshot, answers) => opened(state, snapshot, *answers, now, effects),
         Event::ModelRefused(error) => {
             let name = state.models.opening.take().unwrap_or_default();
@@ -174,6 +177,26 @@ mod tests {
             _ => None,
         });
         assert_eq!(request.unwrap().messages.len(), 5);
+    }
+
+    #[test]
+    fn how_far_a_model_is_that_is_being_loaded() {
+        let mut desk = desk();
+        let progress = |desk: &Desk| desk.state.models.progress(".", desk.state.now);
+        assert_eq!(progress(&desk), None);
+        desk.send("/model other");
+        assert_eq!(progress(&desk).as_deref(), Some("other is being loaded . 0 s"));
+        desk.wait(2000);
+        desk.event(Event::ModelStage("other: building for the CPU 42 %".into()));
+        assert_eq!(progress(&desk).as_deref(), Some("other: building for the CPU 42 % . 2 s"));
+        // It is counted on while nothing else happens.
+        let due = desk.state.deadline(desk.now).unwrap();
+        assert!(due <= desk.now + std::time::Duration::from_secs(1));
+        let shown = crate::tui::view::tests::text(&crate::tui::view::tests::render(&mut desk, 80, 24));
+        assert!(shown.contains("Message; other: building for the CPU 42 % \u{b7} 2 s"), "{shown}");
+        let (snapshot, answers) = other();
+        desk.event(Event::ModelOpened(snapshot, Box::new(answers)));
+        assert_eq!(progress(&desk), None);
     }
 
     #[test]

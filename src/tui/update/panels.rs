@@ -59,7 +59,7 @@ fn zoom(state: &mut State) {
 fn hide(state: &mut State) {
     state.panels.hidden = !state.panels.hidden;
     if state.panels.hidden {
-        state.hint = Some("the panels are hidden; F6 shows them, Tab opens one".to_owned());
+        state.hint = Some("panels are hidden; F6 shows them, Tab opens one".to_owned());
     }
     show_token(state);
 }
