@@ -113,11 +113,7 @@ fn about(server: &RemoteStatus) -> String {
 
 /// What the footer says while the question stands.
 pub fn keys(state: &State) -> String {
-    let back = state.keys.say(Action::Escape);
-    match state.columns {
-        ..70 => format!("y sends it, n keeps it here, {back} takes it back"),
-        _ => format!("y sends it there, n keeps it on this machine, {back} takes it back"),
-    }
+    format!("y sends it there, n keeps it on this machine, {} takes it back", state.keys.say(Action::Escape))
 }
 
 /// A letter while the question stands.
