@@ -10,6 +10,7 @@ use super::super::answer::Answer;
 use super::super::format;
 use super::super::skin::{Skin, Text, pad_left, pad_right, width};
 use super::super::state::State;
+use super::super::text;
 use super::super::text::sanitize::one_line;
 
 /// Columns of a line's label.
@@ -196,7 +197,9 @@ fn rejected(decision: &RoutingDecision, rejection: &Rejection, room: Room, skin:
     if limit > 0 && width(&Line::from(with_gauge.clone())) <= columns {
         return Line::from(with_gauge);
     }
-    spans.push(skin.dim(reason));
+    // What is long is said of a lane that is not there or broke, whose reason the lane panel has as a whole.
+    let is_short = width(&Line::from(spans.clone())) + text::width(&reason) <= columns;
+    spans.push(skin.dim(if is_short { reason } else { "not there; the lane panel says why".to_owned() }));
     Line::from(spans)
 }
 

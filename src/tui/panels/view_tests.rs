@@ -5,13 +5,13 @@ use insta::assert_snapshot;
 use ratatui::buffer::Buffer;
 
 use super::super::super::event::Event;
-use super::super::super::fixtures::{ANSWER, Desk, bill};
+use super::super::super::fixtures::{ANSWER, Desk, bill, decision, snapshot_with};
 use super::super::super::skin::test_skin;
 use super::super::super::state::Overlay;
 use super::super::super::view::tests::{render, screens, text};
 use super::super::ALL;
 use super::*;
-use crate::engine::FinishReason;
+use crate::engine::{FinishReason, GenerationEvent, LaneState, Rule};
 
 /// The stall in the middle of an answer.
 fn looking_at_a_token() -> Desk {
@@ -178,4 +178,20 @@ fn the_cost_panel_says_what_is_not_known() {
     assert_eq!(lines(&desk)[1], "chat    3000 in   174 out  48.8 J (2 of 3)");
     desk.send("/clear");
     assert_eq!(lines(&desk)[1], "chat   —");
+}
+
+/// On a machine without an NPU, whose reason is longer than a row: it is read whole, in one place.
+#[test]
+fn the_reason_why_a_lane_is_not_there() {
+    let reason = "no NPU found (QNN plug-in installed); --emulate-npu simulates one";
+    screens("without_an_npu", || {
+        let mut desk = Desk::ready();
+        desk.event(Event::Snapshot(snapshot_with(LaneState::Absent { reason: reason.into() })));
+        desk.send("What is the capital of France?");
+        let mut decision = decision();
+        (decision.rule, decision.rejected[0].reason) = (Rule::OnlyReady, reason.into());
+        decision.rejected[0].context_limit = 0;
+        desk.generation(GenerationEvent::Routed(decision));
+        desk
+    });
 }
