@@ -56,7 +56,7 @@ fn a_short_question_runs_on_the_npu_and_a_long_paste_on_the_cpu() {
     chat.send("\r");
     chat.wait_for("cut off after 3 tokens");
     let screen = chat.screen();
-    assert_shows(&screen, &["│ ○ npu  QNNExecutionProvider · emulated", " nodes · simulator on", "○ cpu  CPU · "]);
+    assert_shows(&screen, &["│ ○ npu  QNNExecutionProvider · emulated", " nodes · simulator", "○ cpu  CPU · "]);
     let route = [
         "tokens 37 prompt + 3 answer = 40",
         "rule   first that fits",
@@ -65,6 +65,11 @@ fn a_short_question_runs_on_the_npu_and_a_long_paste_on_the_cpu() {
     ];
     assert_shows(&screen, &route);
     assert_shows(&screen, &["two-layers · npu emulated ", "/512"]);
+    // What it runs on is told as a whole where there is room for it.
+    chat.send("\t\x1bOR");
+    chat.wait_for(" nodes · simulator on ");
+    chat.send("\x1b");
+    chat.wait_for("two-layers · npu emulated ");
 
     paste(&mut chat);
     chat.wait_for("/8192  est.");
