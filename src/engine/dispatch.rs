@@ -17,7 +17,7 @@ use super::job::{Job, Measure, Request};
 use super::lane::LaneId;
 use super::lanes::Lanes;
 use super::prompt::{self, PromptError, PromptOptions};
-use super::prompt_parts::parts;
+use super::prompt_parts::{PromptParts, parts};
 use super::request::{
     AnswerFormat, ChatMessage, ChatRequest, CompletionRequest, MeasureRequest, MeasuredPrompt, Role, Sampling,
 };
@@ -122,8 +122,8 @@ struct Placed {
     trim: Option<ContextTrim>,
 }
 
-/// What would be decided about a request. Where its last message alone is too long to be sent, the decision is about all
-/// of it.
+/// What would be decided about a request. Where its last message alone is too long to be sent, the decision is about that
+/// and the system message, which nothing can be left out of.
 pub fn preview(folder: &ModelFolder, lanes: &Lanes, request: &ChatRequest) -> Result<RoutingDecision, EngineError> {
     let too_long = match place(folder, lanes, request) {
         Err(error) if !request.whole && error.is_too_long() => error,
@@ -131,8 +131,14 @@ pub fn preview(folder: &ModelFolder, lanes: &Lanes, request: &ChatRequest) -> Re
     };
     let (mut decision, full) = choose(folder, lanes, request)?;
     let options = PromptOptions::of(request);
-    decision.parts = parts(folder, &request.messages, options, full.len());
-    if decision.parts.is_some() { Ok(decision) } else { Err(too_long) }
+    let Some(all) = parts(folder, &request.messages, options, full.len()) else { return Err(too_long) };
+    let answer = decision.needed_tokens.saturating_sub(decision.prompt_tokens);
+    decision.parts = Some(PromptParts { history: 0, ..all });
+    decision.whole_prompt_tokens = (all.history > 0).then_some(full.len());
+    decision.prompt_tokens = all.system + all.message;
+    decision.needed_tokens = decision.prompt_tokens + answer;
+    (decision.predicted_ttft, decision.predicted_total) = (None, None);
+    Ok(decision)
 }
 
 /// The lane for the whole conversation, and the prompt.

@@ -11,7 +11,6 @@ use super::answer::Answer;
 use super::chats;
 use super::composer::{self, Vi, roughly};
 use super::consent::{self, Gate};
-use super::format;
 use super::keys::{Action, Context};
 use super::layout::{COMPOSER_MARGIN, Layout, Mode};
 use super::panels;
@@ -108,8 +107,10 @@ fn reversed(spans: Vec<Span<'static>>, selected: Range<usize>) -> Vec<Span<'stat
 }
 
 fn placeholder(state: &State, skin: &Skin) -> String {
-    if state.replay.is_some() {
-        return "A replay; Space stops it and goes on".to_owned();
+    match &state.replay {
+        Some(replay) if replay.over => return "The replay has ended".to_owned(),
+        Some(_) => return "A replay; Space stops it and goes on".to_owned(),
+        None => {}
     }
     if let (EngineState::Ready(_), Some(lane), false) = (&state.engine, state.settings.lane, state.busy()) {
         return format!("Message to {lane}; /auto lets ortalk choose");
@@ -180,7 +181,7 @@ fn hints(state: &State, skin: &Skin, layout: &Layout, columns: usize) -> Text {
         [chat(Action::PageUp, "scroll"), chat(Action::Escape, "close"), None, None]
     } else if let Some(replay) = &state.replay {
         [
-            key(Context::Replay, Action::Pause, if replay.paused { "go on" } else { "stop" }),
+            key(Context::Replay, Action::Pause, if replay.paused { "go on" } else { "stop" }).filter(|_| !replay.over),
             chat(Action::PageUp, "scroll"),
             chat(Action::Interrupt, "twice: leave"),
             chat(Action::Help, "help"),
@@ -322,15 +323,16 @@ fn estimate(state: &State, skin: &Skin) -> Option<Vec<Span<'static>>> {
     Some(vec![skin.dim("est. "), skin.styled(style, tokens.to_string()), skin.dim(format!("{of} tokens "))])
 }
 
-/// `8734 tokens, 1,234 over the 7,500 of cpu`, of a message that the lane can never hold beside an answer.
+/// `8734 tokens, 1234 over the 7500 that cpu has beside an answer`, of a message that it can never hold.
 fn too_long(decision: &RoutingDecision, skin: &Skin) -> Option<Vec<Span<'static>>> {
     let (excess, room) = (decision.excess()?, decision.prompt_room());
     Some(vec![
         skin.styled(skin.theme.error, decision.prompt_tokens.to_string()),
         skin.dim(" tokens, "),
-        skin.styled(skin.theme.error, format!("{} over", format::grouped(excess))),
-        skin.dim(format!(" the {} of ", format::grouped(room))),
+        skin.styled(skin.theme.error, format!("{excess} over")),
+        skin.dim(format!(" the {room} that ")),
         skin.styled(skin.theme.lane, decision.lane.name()),
+        skin.dim(" has beside an answer"),
     ])
 }
 
@@ -412,7 +414,7 @@ mod tests {
     use super::super::state::Preview;
     use super::super::view::tests::screens;
     use super::*;
-    use crate::engine::{FinishReason, PromptParts, Rule};
+    use crate::engine::{FinishReason, LaneId, PromptParts, Rejection, Rule};
 
     /// The text with what is selected in brackets.
     fn selected(text: &str, keys: &str, columns: usize) -> Vec<String> {
@@ -444,7 +446,21 @@ mod tests {
 
     fn long_decision() -> RoutingDecision {
         let parts = PromptParts { system: 30, history: 0, message: 8704 };
-        RoutingDecision { prompt_tokens: 8734, parts: Some(parts), rule: Rule::LongestContext, ..decision() }
+        RoutingDecision {
+            prompt_tokens: 8734,
+            needed_tokens: 8834,
+            parts: Some(parts),
+            rule: Rule::LongestContext,
+            predicted_ttft: None,
+            predicted_total: None,
+            rejected: vec![Rejection {
+                lane: LaneId::Npu,
+                reason: "8834 tokens, context of 500".into(),
+                context_limit: 500,
+                predicted_total: None,
+            }],
+            ..decision()
+        }
     }
 
     #[test]

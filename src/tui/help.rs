@@ -117,6 +117,14 @@ fn groups(keys: &Keymap, is_searched: bool, skin: &Skin) -> Vec<(String, Vec<Ent
 fn side_by_side(entries: &[Entry], skin: &Skin, columns: usize) -> Vec<Text> {
     let across = (columns / COLUMN).clamp(1, 2);
     let rows = entries.len().div_ceil(across);
+    if columns < 2 * KEY {
+        let below = |entry: &Entry| {
+            let key = Line::from(skin.styled(skin.theme.strong, truncate(&entry.sign, columns, skin.glyphs.ellipsis)));
+            let helps = rows_of(&entry.help, columns.saturating_sub(1).max(1)).into_iter();
+            std::iter::once(key).chain(helps.map(|help| Line::from(skin.dim(format!(" {help}"))))).collect::<Vec<_>>()
+        };
+        return entries.iter().flat_map(below).collect();
+    }
     if across == 1 {
         return entries.iter().flat_map(|entry| rows_of_entry(entry, KEY, "", skin, columns)).collect();
     }

@@ -270,7 +270,7 @@ pub const BINDINGS: &[Binding] = &[
         "Ctrl-W",
         "cut the word before",
     ),
-    bind(Action::Kill(Motion::WordRight), &[alt(KeyCode::Char('d'))], "", "cut the word behind"),
+    bind(Action::Kill(Motion::WordRight), &[alt(KeyCode::Char('d'))], "", "cut the word after"),
     bind(Action::Kill(Motion::LineStart), &[ctrl('u')], "Ctrl-U", "cut to the start of the line"),
     bind(Action::Kill(Motion::LineEnd), &[ctrl('k')], "Ctrl-K", "cut to the end of the line"),
     bind(Action::Undo, &[ctrl('_')], "Ctrl-_", "undo"),

@@ -163,13 +163,13 @@ fn measures(columns: usize) -> Vec<(Measure, usize)> {
     match columns {
         ..40 => vec![(Rate, 11)],
         40..60 => vec![(FirstToken, 8), (Rate, 11), (P99, 7)],
-        60..100 => vec![(FirstToken, 8), (Rate, 10), (P50, 7), (P99, 7), (Sigma, 6), (Energy, 12)],
+        60..100 => vec![(FirstToken, 8), (Rate, 10), (P50, 7), (P99, 7), (Sigma, 6), (Energy, 11)],
         _ => vec![(FirstToken, 13), (Rate, 11), (P50, 9), (P99, 9), (Sigma, 8), (Energy, 14)],
     }
 }
 
 /// Columns of how a lane stands, where that is in the table at all and has a head.
-const STATE: usize = 7;
+const STATE: usize = 8;
 
 /// The state is said beside the text, where there is no room for it in the table.
 fn has_state(columns: usize) -> bool {
@@ -220,7 +220,9 @@ fn table_line(
     let used = width(&Line::from(spans.clone()));
     spans.push(skin.plain(" ".repeat(NAME.saturating_sub(used))));
     if let Standing::Absent(reason) | Standing::Failed(reason) = &line.standing {
-        spans.push(skin.styled(skin.theme.error, format!("  {}: {}", line.state, one_line(reason))));
+        // What there is no room for here is said below.
+        let reason = if columns < 80 { String::new() } else { format!(": {}", one_line(reason)) };
+        spans.push(skin.styled(skin.theme.error, format!("  {}{reason}", line.state)));
         return Line::from(spans);
     }
     for (measure, columns) in measures {
@@ -231,6 +233,7 @@ fn table_line(
     if has_state(columns) {
         let state = match is_wide {
             true => format!("    {}", pad_right(&line.state, 16)),
+            false if line.standing == Standing::Cancelled => pad_left("stopped", STATE),
             false => pad_left(line.state.trim_start_matches("finished "), STATE),
         };
         spans.push(skin.dim(state));
@@ -253,7 +256,11 @@ fn number(
     let Some(text) = &cell.text else {
         // Why there is none is in the verdict.
         let is_unknown = measure == Measure::Energy && racer.figures().no_joules.is_some();
-        let said = if is_unknown { "unavailable" } else { skin.glyphs.absent };
+        let said = match is_unknown {
+            true if columns > 12 => "unavailable",
+            true => "unknown",
+            false => skin.glyphs.absent,
+        };
         return vec![skin.dim(pad_left(said, columns))];
     };
     let best = over && cell.best;
@@ -337,7 +344,10 @@ fn footer_line(state: &State, screen: &RaceScreen, skin: &Skin, columns: usize) 
     if let Some(replay) = &state.replay {
         let key = |context, action| state.keys.key(context, action);
         let keys = [
-            (key(Context::Replay, Action::Pause), if replay.paused { "go on" } else { "stop" }),
+            (
+                key(Context::Replay, Action::Pause).filter(|_| !replay.over),
+                if replay.paused { "go on" } else { "stop" },
+            ),
             (key(Context::Compose, Action::NextPanel), "other lane"),
             (key(Context::Compose, Action::PageUp), "scroll"),
             (key(Context::Compose, Action::Interrupt), "twice: leave"),

@@ -254,12 +254,14 @@ impl State {
     pub fn active_lane(&self) -> Option<&LaneStatus> {
         let lanes = &self.snapshot()?.lanes;
         let previewed = || self.preview.shown.as_ref()?.as_ref().ok().map(|decision| decision.lane);
-        let id = self.answer.as_ref().and_then(|answer| answer.lane).or_else(previewed).or(self.settings.lane);
+        let id = self.answer.as_ref().and_then(|answer| answer.lane);
+        // That of an earlier session may not be there in this one.
+        let is_here = |id: &_| lanes.iter().any(|lane| lane.id == *id && is_there(&lane.state));
+        let is_kept = self.answer.as_ref().is_some_and(Answer::is_kept);
+        let id = id.filter(|id| !is_kept || is_here(id)).or_else(previewed).or(self.settings.lane);
         match id {
             // One that is loading is waited for, once it was chosen.
-            Some(id) => lanes
-                .iter()
-                .find(|lane| lane.id == id && matches!(lane.state, LaneState::Ready | LaneState::Loading { .. })),
+            Some(id) => lanes.iter().find(|lane| lane.id == id && is_there(&lane.state)),
             // What is emulated is never chosen by itself.
             None => lanes.iter().filter(|lane| lane.state == LaneState::Ready).min_by_key(|lane| lane.emulated),
         }
@@ -348,4 +350,9 @@ impl State {
         let quit = self.quit_armed.map(|at| at + QUIT_WINDOW);
         [loading, quit, self.preview.due, self.refresh, self.held.due()].into_iter().flatten().min()
     }
+}
+
+/// Ready, or about to be.
+fn is_there(state: &LaneState) -> bool {
+    matches!(state, LaneState::Ready | LaneState::Loading { .. })
 }

@@ -54,8 +54,12 @@ fn lane_and_route(state: &State, skin: &Skin, left: usize, right: usize) -> Text
             match (&status.state, status.nodes()) {
                 (LaneState::Loading { .. }, _) => lane.push(skin.dim(" loading")),
                 (_, Some((on, total))) => {
-                    lane.push(skin.plain(format!(" {on}/{total}")));
-                    lane.push(skin.dim(" nodes"));
+                    let nodes = [skin.plain(format!(" {on}/{total}")), skin.dim(" nodes")];
+                    // A number is whole or not there.
+                    let whole = [lane.clone(), nodes.to_vec()].concat();
+                    if width(&Line::from(whole)) + 2 <= left {
+                        lane.extend(nodes);
+                    }
                 }
                 (_, None) => {}
             }
@@ -103,7 +107,7 @@ fn speed_and_prompt(state: &State, skin: &Skin, left: usize, right: usize) -> Te
         line.push(skin.styled(skin.theme.chart, bars));
     }
     let mut prompt = vec![skin.dim("prompt ")];
-    prompt.extend(speed::prompt_line(answer, skin, right.saturating_sub(LABEL)).spans);
+    prompt.extend(speed::prompt_line(state, skin, right.saturating_sub(LABEL)).spans);
     halves(skin, Line::from(line), Line::from(prompt), (left, right))
 }
 

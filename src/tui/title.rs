@@ -19,11 +19,15 @@ pub fn line(state: &State, skin: &Skin, columns: usize) -> Text {
     let mut left = vec![skin.styled(skin.theme.accent, " ortalk")];
     left.extend(state.replay.as_ref().map(|replay| skin.styled(skin.theme.warning, format!("  {}", replay.label()))));
     if let Some(snapshot) = state.snapshot() {
-        left.push(skin.styled(skin.theme.strong, format!("  {}", snapshot.model)));
+        let model = skin.styled(skin.theme.strong, format!("  {}", snapshot.model));
+        // Beside a replay's own words there may be no room for more than the numbers.
+        if state.replay.is_none() || columns >= 100 {
+            left.push(model);
+        }
     }
     let gap = if columns >= 100 { "   " } else { "  " };
     let right = figures(state, skin, gap, columns.saturating_sub(24), true);
-    if let Some(title) = state.title() {
+    if let Some(title) = state.title().filter(|_| state.replay.is_none() || columns >= 100) {
         let dot = skin.dot();
         let used = [&Line::from(left.clone()), &Line::from(dot.clone()), &right].map(width).iter().sum::<usize>() + 2;
         let room = columns.saturating_sub(used).min(60);

@@ -7,7 +7,7 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::text::Line;
 
-use super::keys::Action;
+use super::keys::{Action, Context};
 use super::layout::{Layout, Mode};
 use super::panels::view::Split;
 use super::panels::{self, Panel};
@@ -45,7 +45,9 @@ pub fn draw(state: &mut State, skin: &Skin, now: Instant, frame: &mut Frame<'_>)
         let line = composer_view::footer(state, skin, &layout, layout.footer.width.into());
         buffer.set_line(layout.footer.x, layout.footer.y, &line, layout.footer.width);
     }
-    if let Some(cursor) = cursor {
+    // Elsewhere the keys go to what has a sign of its own.
+    let types = matches!(state.context(), Context::Compose | Context::List | Context::Replay) && state.page().is_none();
+    if let Some(cursor) = cursor.filter(|_| types && !matches!(state.overlay, Some(Overlay::List(_)))) {
         frame.set_cursor_position(cursor);
     }
     state.dirty |= state.conversation.is_unread();
@@ -125,7 +127,7 @@ fn draw_rules(state: &State, skin: &Skin, layout: &Layout, buffer: &mut Buffer) 
     };
     if let Some(marker) = marker {
         let rule = layout.bottom_rule;
-        let room = layout.conversation.width.min(rule.width);
+        let room = if covers_body(state) { rule.width } else { layout.conversation.width.min(rule.width) };
         let marker = skin.fit(marker, room.into());
         let x = rule.x + (room - width(&marker) as u16) / 2;
         if !rule.is_empty() {

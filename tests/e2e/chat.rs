@@ -165,6 +165,12 @@ fn a_conversation_that_outgrows_the_context_says_what_it_leaves_out() {
     let (kept, whole) = tokens.split_once(" of ").unwrap_or_else(|| panic!("{screen}"));
     let (kept, whole): (usize, usize) = (kept.trim().parse().unwrap(), whole.parse().unwrap());
     assert!(kept < 256 && whole > kept, "{screen}");
+    // What can never be sent is weighed without them, too, and stays with who wrote it.
+    chat.send(&format!("\x15\x1b[200~{}\x1b[201~", "sea ".repeat(300)));
+    chat.wait_for(" that cpu has beside an answer");
+    assert!(chat.screen().contains("not sent"), "{}", chat.screen());
+    chat.send("\r");
+    chat.wait_for("not sent: ");
     chat.send("\x15\x04");
     assert_eq!(chat.exit_code(), 0);
 }

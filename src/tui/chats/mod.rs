@@ -205,6 +205,8 @@ impl Chats {
 
 /// How an answer ended that a person wrote.
 pub const EDITED: &str = "edited";
+/// What is said of it.
+pub const EDITED_BY_YOU: &str = "edited by you";
 
 /// What is asked of the engine.
 pub struct Ask {

@@ -198,7 +198,7 @@ fn row(row: &Row, chosen: bool, is_open: bool, list: &ChatList, skin: &Skin, col
     let title = |text: &str| vec![skin.styled(skin.theme.accent, sign), skin.styled(style, format!(" {text}"))];
     let mut right = Vec::new();
     if gone {
-        right.push(skin.styled(skin.theme.warning, "deleted"));
+        right.push(skin.styled(skin.theme.warning, pad_right("deleted", when)));
     } else if columns >= LEAST_WITH_DATE {
         if columns >= 60 {
             let messages = if found.messages == 1 { "message " } else { "messages" };

@@ -36,11 +36,11 @@ pub fn rows(state: &State) -> usize {
     if lanes.is_empty() { 3 } else { usize::from(active.is_some()) * 2 + others }
 }
 
-/// Why a lane is not there: in a second row, what there is no room for in the first.
+/// Why a lane is not there, in three rows at most.
 fn why(reason: &str, columns: usize) -> Vec<String> {
     let mut rows = rows_of(&one_line(reason), columns.saturating_sub(NAME));
-    if rows.len() > 2 {
-        let rest = rows.split_off(1);
+    if rows.len() > 3 {
+        let rest = rows.split_off(2);
         rows.push(rest.join(" "));
     }
     rows

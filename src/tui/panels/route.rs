@@ -155,13 +155,18 @@ fn gauge(needed: usize, limit: usize, room: Room, skin: &Skin) -> Vec<Span<'stat
 }
 
 fn chosen(decision: &RoutingDecision, room: Room, skin: &Skin) -> Text {
-    let fits = decision.needed_tokens <= decision.context_limit;
-    let (sign, style) =
-        if fits { (skin.glyphs.chosen, skin.theme.good) } else { (skin.glyphs.stall, skin.theme.warning) };
+    let is_sent = decision.excess().is_none();
+    let fits = is_sent && decision.needed_tokens <= decision.context_limit;
+    let (sign, style) = match (is_sent, fits) {
+        (false, _) => (skin.glyphs.rejected, skin.theme.error),
+        (true, false) => (skin.glyphs.stall, skin.theme.warning),
+        (true, true) => (skin.glyphs.chosen, skin.theme.good),
+    };
     let mut spans = vec![skin.styled(style, room.name(sign, decision.lane))];
     spans.extend(gauge(decision.needed_tokens, decision.context_limit, room, skin));
     spans.push(skin.dim("  "));
     match (decision.predicted_total, fits) {
+        _ if !is_sent => spans.push(skin.styled(skin.theme.error, "not sent")),
         (_, false) => spans.push(skin.styled(skin.theme.warning, outgrown(decision))),
         (Some(total), true) => spans.push(skin.dim(format!("est. {}", format::duration(total)))),
         (None, true) => spans.push(skin.plain("fits")),

@@ -49,7 +49,7 @@ pub fn lines(state: &State, skin: &Skin, columns: usize, rows: usize) -> Vec<Tex
     second.extend([skin.dim("prefill "), skin.figure(measured.or(least).map(format::rate), 6), skin.dim(" tok/s")]);
     second.extend(estimate.into_iter().filter(|_| least.is_some()));
     let mut third = vec![skin.dim("prompt  ")];
-    third.extend(prompt_line(answer, skin, columns.saturating_sub(8)).spans);
+    third.extend(prompt_line(state, skin, columns.saturating_sub(8)).spans);
     let past = state.panels.trend();
     let mut lines = vec![Line::from(first), Line::from(second), Line::from(third), trend(past, skin, columns)];
     // Zoomed there is room for the numbers.
@@ -64,8 +64,11 @@ pub fn lines(state: &State, skin: &Skin, columns: usize, rows: usize) -> Vec<Tex
 }
 
 /// During prefill a gauge, after it what was new and what was reused.
-pub fn prompt_line(answer: Option<&Answer>, skin: &Skin, columns: usize) -> Text {
-    let Some(answer) = answer else { return Line::from(skin.dim("no answer yet")) };
+pub fn prompt_line(state: &State, skin: &Skin, columns: usize) -> Text {
+    let Some(answer) = &state.answer else {
+        let is_new = state.chats.tree.head().is_none();
+        return Line::from(skin.dim(if is_new { "no answer yet" } else { "not known of this answer" }));
+    };
     match (answer.phase(), answer.prefill) {
         (Phase::Waiting, _) => Line::from(skin.dim("waiting for a lane")),
         (Phase::Prefill, Some(progress)) => {
@@ -88,7 +91,7 @@ pub fn prompt_line(answer: Option<&Answer>, skin: &Skin, columns: usize) -> Text
                 if width(&full) <= columns { full } else { line("") }
             }
             None if answer.is_kept() => {
-                let words = ["no answer since it was opened", "none since it was opened"];
+                let words = ["not known of this answer", "none since it was opened"];
                 let words = words.into_iter().find(|words| words.len() <= columns);
                 Line::from(skin.dim(words.unwrap_or_default()))
             }

@@ -139,7 +139,7 @@ pub fn footer(state: &State, skin: &Skin, columns: usize) -> Option<Text> {
             (pair((token(Step::AnswerBefore), token(Step::AnswerAfter))), "answer"),
             (chat(Action::Escape), "back"),
             (pair((token(Step::First), token(Step::Last))), "ends"),
-            (chat(Action::ZoomPanel), "zoom"),
+            (chat(Action::ZoomPanel), if state.is_zoomed() { "beside the text" } else { "zoom" }),
         ],
         (Context::Compose, Some(_)) if state.composer.text().is_empty() && !state.busy() => vec![
             (chat(Action::ZoomPanel), if state.is_zoomed() { "beside the text" } else { "zoom" }),

@@ -6,6 +6,7 @@ use crate::engine::{EngineSnapshot, FinishReason, GenerationEvent, LaneChange, L
 
 use crate::store::TokenTime;
 
+use super::super::chats::EDITED_BY_YOU;
 use super::super::consent;
 use super::super::conversation::{Block, Kind, Level, Words};
 use super::super::event::{Effect, Event};
@@ -196,6 +197,16 @@ pub fn close_answer(state: &mut State, finish: &str, ending: Option<(Level, Stri
         true => (level, format!("{text}; what follows leaves this question out")),
         false => (level, text),
     });
+    let is_silent = answer.tokens == 0 && ending.is_none();
+    // What a person wrote stays a person's, also where the model went on from it.
+    let ending = match (chats::is_rewritten(&state.chats), ending) {
+        (false, ending) => ending,
+        (true, None) => Some((Level::Info, EDITED_BY_YOU.to_owned())),
+        (true, Some((level, text))) => Some((level, format!("{EDITED_BY_YOU}; {text}"))),
+    };
+    if is_silent && chats::goes_on(&state.chats) {
+        state.hint = Some("the model had nothing to add".to_owned());
+    }
     if let Some(header) = state.conversation.header_mut(answer.block) {
         header.running = false;
         header.ttft = answer.ttft();

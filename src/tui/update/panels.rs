@@ -137,7 +137,8 @@ pub(super) fn show_token(state: &mut State) {
     let (Some((block, index)), Some(cursor)) = (state.token(), state.panels.cursor) else { return };
     let token = block.trace().tokens()[index];
     let layout = state.layout();
-    if state.open_panel().is_none() && !panels::arrange(state, layout.panels).iter().any(|p| p.panel == Panel::Latency)
+    if state.open_panel() != Some(Panel::Latency)
+        && !panels::arrange(state, layout.panels).iter().any(|p| p.panel == Panel::Latency)
     {
         state.overlay = Some(Overlay::Panel(Panel::Latency));
         state.panels.zoomed = false;

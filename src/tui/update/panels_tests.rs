@@ -126,6 +126,18 @@ fn the_token_cursor_goes_through_every_answer() {
 }
 
 #[test]
+fn a_token_s_panel_takes_the_place_of_another_one() {
+    for (columns, rows) in [(80, 24), (60, 20), (20, 5)] {
+        let mut desk = two_answers();
+        desk.event(Event::Resize { columns, rows });
+        desk.key(KeyCode::Tab);
+        assert_eq!(desk.state.open_panel(), Some(Panel::Lane));
+        desk.key(KeyCode::F(4));
+        assert_eq!((desk.state.context(), desk.state.open_panel()), (Context::Token, Some(Panel::Latency)));
+    }
+}
+
+#[test]
 fn without_tokens_there_is_nothing_to_look_at() {
     let mut desk = Desk::ready();
     desk.key(KeyCode::F(4));

@@ -10,10 +10,11 @@ use super::super::super::fixtures::{Desk, short_decision};
 use super::super::super::skin::test_skin;
 use super::super::draw;
 use super::screens;
-use crate::engine::{FinishReason, RoutingDecision};
+use crate::engine::{FinishReason, PromptParts, RoutingDecision};
 
 fn decision_of(prompt_tokens: usize, context_limit: usize) -> RoutingDecision {
-    RoutingDecision { prompt_tokens, needed_tokens: prompt_tokens + 100, context_limit, ..short_decision() }
+    let parts = Some(PromptParts { system: 30, history: 0, message: prompt_tokens - 30 });
+    RoutingDecision { prompt_tokens, parts, needed_tokens: prompt_tokens + 100, context_limit, ..short_decision() }
 }
 
 #[test]

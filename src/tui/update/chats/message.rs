@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use crate::store::{End, Record};
 
-use super::super::super::chats::{Deleted, EDITED, Redo};
+use super::super::super::chats::{Deleted, EDITED, EDITED_BY_YOU, Redo};
 use super::super::super::clipboard::harmless;
 use super::super::super::composer::{Draft, Motion};
 use super::super::super::event::Effect;
@@ -116,7 +116,7 @@ pub(in super::super) fn keep_rewritten(state: &mut State, now: Instant, effects:
     let id = state.chats.tree.next_id();
     record(state, Record::Answer { id, parent, time: state.chats.wall, model }, effects);
     record(state, Record::Text { id, text, thinking: String::new(), token: None }, effects);
-    let end = End { finish: EDITED.to_owned(), note: Some("edited by you".to_owned()), ..End::default() };
+    let end = End { finish: EDITED.to_owned(), note: Some(EDITED_BY_YOU.to_owned()), ..End::default() };
     record(state, Record::End { id, end }, effects);
     state.chats.redo = None;
     state.composer.clear();
@@ -205,7 +205,7 @@ fn delete_message(state: &mut State, id: u32, effects: &mut Vec<Effect>) {
     // As many words of it as there is room for; the way back is more important.
     let words =
         state.chats.tree.message(id).map(|message| one_line(&message.shown().chars().take(200).collect::<String>()));
-    let room = usize::from(state.columns).saturating_sub(rest.len() + HINT_MARGIN + 3).min(30);
+    let room = usize::from(state.columns).saturating_sub(rest.len() + HINT_MARGIN + 3).min(60);
     let name = match words.as_deref() {
         Some(words) if !words.is_empty() && room >= FEWEST_WORDS => format!("'{}'", truncate(words, room, "...")),
         _ => "it".to_owned(),

@@ -10,10 +10,10 @@ use std::time::Instant;
 
 use crate::engine::LaneId;
 use crate::ledger::Total;
-use crate::store::{End, Message, Record, TokenTime, export};
+use crate::store::{End, Made, Message, Record, TokenTime, export};
 
 use super::super::answer::Answer;
-use super::super::chats::{self, Deleted, Redo, Wish};
+use super::super::chats::{self, Chats, Deleted, Redo, Wish};
 use super::super::command::ChatCommand;
 use super::super::composer::Draft;
 use super::super::consent::{self, Gate};
@@ -119,6 +119,19 @@ pub(super) fn on_lane(state: &mut State, lane: LaneId, emulated: bool, why: Opti
     if let Some(id) = state.chats.answering {
         record(state, Record::Lane { id, lane: lane.name().to_owned(), emulated, why }, effects);
     }
+}
+
+/// The running answer goes on from what a person wrote.
+pub(super) fn is_rewritten(chats: &Chats) -> bool {
+    let message = chats.answering.and_then(|id| chats.tree.message(id));
+    // Such text has no token, and stands before any lane.
+    message.and_then(|message| message.pieces().next()).is_some_and(|piece| *piece.made == Made::Text)
+}
+
+/// It goes on from what was said.
+pub(super) fn goes_on(chats: &Chats) -> bool {
+    let message = chats.answering.and_then(|id| chats.tree.message(id));
+    message.is_some_and(|message| message.pieces().any(|piece| *piece.made == Made::GoesOn))
 }
 
 /// The running answer is over.

@@ -258,3 +258,22 @@ fn what_an_opened_conversation_takes_is_counted_once_for_each_way_through_it() {
     other.desk.event(Event::ConversationCounted { number: first, result: Ok(counted) });
     assert!(title(&other).ends_with("  —/500 "), "{}", title(&other));
 }
+
+/// The lane of an earlier session may be none of this one; then another one is ready all the same.
+#[test]
+fn a_lane_that_is_not_here_any_more_is_not_the_one_that_answers() {
+    let mut kept = Kept::new();
+    kept.send("q");
+    let effects = kept.desk.generation(GenerationEvent::Routed(short_decision()));
+    kept.done(effects);
+    let effects = kept.desk.token_on(LaneId::Npu, "one");
+    kept.done(effects);
+    let effects = kept.desk.finish(FinishReason::Stop);
+    kept.done(effects);
+    let mut other = Kept::new();
+    other.desk.event(Event::Snapshot(snapshot_with(LaneState::Absent { reason: "no NPU here".into() })));
+    other.file.records = kept.file.records.clone();
+    other.news(News::Kept(Report::Opened(Box::new(opened("id", kept.file.tree())))));
+    assert_eq!(other.desk.state.answer.as_ref().unwrap().lane, Some(LaneId::Npu));
+    assert_eq!(other.desk.state.active_lane().map(|lane| lane.id), Some(LaneId::Cpu));
+}

@@ -134,6 +134,14 @@ fn an_edited_answer_stands_beside_the_first_one() {
     assert_eq!(said(&effects)[2..], [(USER, "two"), (ASSISTANT, "second d@x ")]);
     kept.answer("and more", FinishReason::Stop);
     assert_eq!(kept.shown()[3], "second d@x and more");
+    // It is said whose words it began with, also in the file.
+    let note = |tree: &Tree| tree.path()[3].answer.as_ref().unwrap().end.as_ref().unwrap().note.clone();
+    assert_eq!(note(&kept.file.tree()).as_deref(), Some("edited by you"));
+    kept.alt_up();
+    kept.press('m');
+    kept.answer("", FinishReason::Stop);
+    assert_eq!(kept.hint(), "the model had nothing to add");
+    assert_eq!(note(&kept.file.tree()).as_deref(), Some("edited by you"));
     kept.alt_up();
     kept.press('h');
     assert_eq!(kept.shown()[3], "second");

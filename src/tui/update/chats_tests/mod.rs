@@ -12,13 +12,15 @@ use pretty_assertions::assert_eq;
 use super::super::chats::{Given, News, Redo, Row, Wish};
 use super::super::conversation::{Block, Kind};
 use super::super::event::{Effect, Event, Exit};
-use super::super::fixtures::{Desk, decision, lane_change, short_decision, snapshot, snapshot_with_server};
+use super::super::fixtures::{
+    Desk, decision, lane_change, short_decision, snapshot, snapshot_with, snapshot_with_server,
+};
 use super::super::keys::Context;
 use super::super::skin::test_skin;
 use super::super::state::Overlay;
 use super::super::title;
 use crate::engine::{
-    AnswerSettings, ChatRequest, EngineSnapshot, FinishReason, GenerationEvent, LaneId, Parameter, Role,
+    AnswerSettings, ChatRequest, EngineSnapshot, FinishReason, GenerationEvent, LaneId, LaneState, Parameter, Role,
 };
 use crate::store::keeper::{Opened, Report};
 use crate::store::{Found, LeftOut, Record, Stored, Tree};
