@@ -207,6 +207,7 @@ fn a_remote_bill_is_kept_in_the_currency_of_the_settings() {
         host: "h.example".into(),
         model: None,
         is_private: true,
+        context_is_assumed: false,
         privacy: Privacy::Allow,
         place: RemotePlace::Named,
         price: Some(price),

@@ -171,6 +171,9 @@ pub struct RemoteStatus {
     pub model: Option<String>,
     /// What is sent cannot be read on the way, or does not leave this machine.
     pub is_private: bool,
+    /// Neither the server nor the settings say how long its context is; the lane's limit is what most have.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub context_is_assumed: bool,
     pub privacy: Privacy,
     pub place: RemotePlace,
     pub price: Option<Price>,

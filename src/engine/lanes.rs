@@ -8,6 +8,7 @@ use super::event::{FinishReason, GenerationEvent, LaneChange};
 use super::generate::{Ended, LaneDecoder, Measured};
 use super::job::Job;
 use super::lane::{LaneId, LaneState, LaneStatus, OpenLane};
+use super::remote_lane::ASSUMED_CONTEXT;
 use super::route::{LaneFacts, Policy, RemoteUse, RouteError, RoutingDecision, RoutingFacts, is_only_named, route};
 use super::slots::reusable;
 use crate::model::Tokenizer;
@@ -162,13 +163,14 @@ impl Lanes {
         });
     }
 
-    /// A server can be asked.
-    pub fn set_server_ready(&self, id: LaneId, context_limit: usize, model: &str) {
+    /// A server can be asked. `context_limit` is `None` where nobody says it.
+    pub fn set_server_ready(&self, id: LaneId, context_limit: Option<usize>, model: &str) {
         self.change(id, |lane| {
             lane.status.state = LaneState::Ready;
-            lane.status.context_limit = context_limit;
+            lane.status.context_limit = context_limit.unwrap_or(ASSUMED_CONTEXT);
             if let Some(remote) = &mut lane.status.remote {
                 remote.model = Some(model.to_owned());
+                remote.context_is_assumed = context_limit.is_none();
             }
         });
     }

@@ -66,6 +66,7 @@ pub fn remote_lane(options: RemoteOptions) -> LaneSpec {
         host: endpoint.host().to_owned(),
         model: model.clone(),
         is_private: endpoint.is_encrypted() || endpoint.is_loopback(),
+        context_is_assumed: context.is_none(),
         privacy,
         place,
         price,
@@ -200,7 +201,7 @@ impl RemoteWorker {
             return self.out_of_service("it has no model".to_owned(), None);
         };
         let said = listed.and_then(|entry| entry.context);
-        let context = self.server.context.or(said).unwrap_or(ASSUMED_CONTEXT);
+        let context = self.server.context.or(said);
         self.lanes.set_server_ready(LaneId::Remote, context, &model);
         let continuation = continuation(models.first().or(listed));
         Standing::Introduced(Introduced { model, continuation, refused: Vec::new() })

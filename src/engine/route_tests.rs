@@ -276,6 +276,7 @@ fn server(privacy: Privacy, place: RemotePlace) -> LaneStatus {
         host: "h.example".into(),
         model: None,
         is_private: true,
+        context_is_assumed: false,
         privacy,
         place,
         price: None,

@@ -22,6 +22,7 @@ fn status(id: LaneId, emulated: bool, state: LaneState) -> LaneStatus {
         host: "far.example".into(),
         model: None,
         is_private: true,
+        context_is_assumed: false,
         privacy: Privacy::Ask,
         place: RemotePlace::Outgrown,
         price: None,

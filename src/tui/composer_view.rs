@@ -319,7 +319,8 @@ fn estimate(state: &State, skin: &Skin) -> Option<Vec<Span<'static>>> {
         Some(limit) if limit - tokens < limit / 10 => skin.theme.warning,
         _ => skin.theme.number,
     };
-    let of = limit.map(|limit| format!(" of {limit}")).unwrap_or_default();
+    let assumed = if state.assumes_context() { "est. " } else { "" };
+    let of = limit.map(|limit| format!(" of {assumed}{limit}")).unwrap_or_default();
     Some(vec![skin.dim("est. "), skin.styled(style, tokens.to_string()), skin.dim(format!("{of} tokens "))])
 }
 

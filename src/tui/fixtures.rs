@@ -228,6 +228,7 @@ pub fn snapshot_with_server() -> EngineSnapshot {
         host: "api.example.com".into(),
         model: Some("far-model".into()),
         is_private: true,
+        context_is_assumed: false,
         privacy: Privacy::Ask,
         place: RemotePlace::Outgrown,
         price: Some(Price { per_million: TokenPrice { input: 0.5, output: 2.0 }, currency: Some("EUR".into()) }),

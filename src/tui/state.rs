@@ -267,6 +267,12 @@ impl State {
         }
     }
 
+    /// Nobody has said how long the context of the lane that answers is.
+    pub fn assumes_context(&self) -> bool {
+        let server = self.active_lane().and_then(|lane| lane.remote.as_ref());
+        server.is_some_and(|server| server.context_is_assumed)
+    }
+
     pub fn open_panel(&self) -> Option<Panel> {
         self.overlay.as_ref().and_then(Overlay::panel)
     }

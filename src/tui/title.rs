@@ -82,7 +82,8 @@ fn figures(state: &State, skin: &Skin, gap: &str, columns: usize, labels: bool) 
             let used = used.map_or_else(|| skin.glyphs.absent.to_owned(), |used| used.to_string());
             let limit = limit.to_string();
             let used = pad_left(&used, if labels { limit.len() } else { 0 });
-            parts.push(Line::from(vec![skin.number(used), skin.dim(format!("/{limit}"))]));
+            let assumed = if state.assumes_context() { " est." } else { "" };
+            parts.push(Line::from(vec![skin.number(used), skin.dim(format!("/{limit}{assumed}"))]));
         }
     }
     let mut out: Vec<ratatui::text::Span<'static>> = Vec::new();

@@ -189,6 +189,7 @@ fn the_snapshot_survives_the_wire() {
             host: "h.example".into(),
             model: Some("far-model".into()),
             is_private: true,
+            context_is_assumed: false,
             privacy: engine::Privacy::Ask,
             place: engine::RemotePlace::Outgrown,
             price: Some(engine::Price {

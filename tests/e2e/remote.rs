@@ -212,6 +212,21 @@ fn a_chat_over_another_server_needs_nothing_here() {
 }
 
 #[test]
+fn a_context_that_no_server_names_is_an_estimate() {
+    let server = Server::start(Behaviour::good());
+    let empty = tempfile::tempdir().unwrap();
+    for (model, shown) in [(r#"{"id": "m", "max_model_len": 4096}"#, "0/4096 "), (r#"{"id": "m"}"#, "0/32768 est.")] {
+        server.models(&format!(r#"{{"object": "list", "data": [{model}]}}"#));
+        let mut chat = chat(empty.path(), &["--connect", &server.address]);
+        chat.wait_for("○ remote");
+        let title = chat.screen().lines().next().unwrap_or_default().to_owned() + " ";
+        assert!(title.contains(shown), "{title}");
+        assert!(!title.contains("4096 est."), "{title}");
+        quit(chat);
+    }
+}
+
+#[test]
 fn a_server_that_is_not_there_is_named_on_the_screen() {
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let empty = tempfile::tempdir().unwrap();

@@ -36,6 +36,7 @@ pub fn snapshot(client: &Client, model: Option<&str>, stop: &dyn Fn() -> bool) -
         host: endpoint.host().to_owned(),
         model: Some(name.clone()),
         is_private: endpoint.is_encrypted() || endpoint.is_loopback(),
+        context_is_assumed: listed.and_then(|entry| entry.context).is_none(),
         // Whoever connects to it has allowed it.
         privacy: Privacy::Allow,
         place: RemotePlace::First,

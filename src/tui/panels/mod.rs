@@ -79,6 +79,7 @@ impl Panel {
     fn legend(self, state: &State, skin: &Skin) -> Option<Text> {
         match self {
             Self::Latency => latency::legend(state, skin),
+            Self::Context if state.assumes_context() => Some(Text::from(skin.dim("limit est."))),
             Self::Route | Self::Context => route::legend(state, skin),
             Self::Lane | Self::Speed | Self::Device | Self::Cost => None,
         }
