@@ -34,28 +34,8 @@ pub(super) fn act_on_message(
             state.chats.selected = None;
             state.conversation.follow();
         }
-        Action::EditMessage
-        | Action::AnswerAgain
-        | Action::GoOn
-        | Action::Branch
-        | Action::DeleteMessage
-        | Action::UndoDelete
-        | Action::PreviousVersion
-        | Action::NextVersion
-            if state.replay.is_some() =>
-        {
-            replay::say_that_nobody_answers(state);
-        }
-        Action::EditMessage
-        | Action::AnswerAgain
-        | Action::GoOn
-        | Action::Branch
-        | Action::DeleteMessage
-        | Action::UndoDelete
-        | Action::PreviousVersion
-        | Action::NextVersion
-            if state.busy() || state.snapshot().is_none() || !state.queue.is_empty() =>
-        {
+        _ if changes(action) && state.replay.is_some() => replay::say_that_nobody_answers(state),
+        _ if changes(action) && (state.busy() || state.snapshot().is_none() || !state.queue.is_empty()) => {
             state.hint = Some(if state.busy() { busy(state) } else { "the model is not ready yet".to_owned() });
         }
         Action::EditMessage => edit(state, id, now, effects),
@@ -69,6 +49,21 @@ pub(super) fn act_on_message(
         _ => return false,
     }
     true
+}
+
+/// The conversation is another one afterwards.
+fn changes(action: Action) -> bool {
+    matches!(
+        action,
+        Action::EditMessage
+            | Action::AnswerAgain
+            | Action::GoOn
+            | Action::Branch
+            | Action::DeleteMessage
+            | Action::UndoDelete
+            | Action::PreviousVersion
+            | Action::NextVersion
+    )
 }
 
 /// The message comes into the composer; what becomes of it stands beside it.

@@ -9,19 +9,19 @@ mod own;
 use std::time::Instant;
 
 use crate::engine::LaneId;
-use crate::ledger::Total;
 use crate::store::{End, Made, Message, Record, TokenTime, export};
 
 use super::super::answer::Answer;
 use super::super::chats::{self, Chats, Deleted, Redo, Wish};
 use super::super::command::ChatCommand;
 use super::super::composer::Draft;
-use super::super::consent::{self, Gate};
+use super::super::consent::Gate;
 use super::super::conversation::{AnswerHeader, Kind};
 use super::super::event::Effect;
 use super::super::keys::{Action, Context};
 use super::super::state::State;
 use super::super::text;
+use super::commands;
 use super::send::{cancel, typed};
 use list::{act_on_list, open_list};
 use message::{act_on_message, answer_again, go_on};
@@ -188,12 +188,7 @@ fn forget(state: &mut State, now: Instant, effects: &mut Vec<Effect>) {
         cancel(state, now, effects);
     }
     own::give_back(state);
-    state.conversation.clear();
-    state.queue.clear();
-    consent::forget(state);
-    state.answer = None;
-    (state.bill, state.spent) = (None, Total::default());
-    state.overlay = None;
+    commands::clear(state);
 }
 
 pub(super) fn command(state: &mut State, command: ChatCommand<'_>, now: Instant, effects: &mut Vec<Effect>) {
