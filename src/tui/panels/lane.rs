@@ -83,7 +83,7 @@ pub fn lines(state: &State, skin: &Skin, columns: usize, rows: usize) -> Vec<Tex
         let what = if let LaneState::Loading { since } = lane.state {
             skin.dim(loading_for(lane, now.saturating_duration_since(since)))
         } else if let Some(server) = &lane.remote {
-            skin.dim(offer(server, columns.saturating_sub(NAME)))
+            skin.dim(offer(server, skin, columns.saturating_sub(NAME)))
         } else {
             placement(lane, skin)
         };
@@ -171,8 +171,9 @@ fn consent(state: &State, server: &RemoteStatus, skin: &Skin) -> Option<[Span<'s
     Some([skin.dot(), skin.dim(stands)])
 }
 
-/// A server's model and price. The model stands alone where there is no room for both: the price is in the bill, too.
-fn offer(server: &RemoteStatus, columns: usize) -> String {
+/// A server's model and price. The model stands alone where there is no room for both: the price is in the bill, too. Of a
+/// long name both ends are told.
+fn offer(server: &RemoteStatus, skin: &Skin, columns: usize) -> String {
     let price = server.price.as_ref().map(|price| {
         let currency = price.currency.as_ref().map(|currency| format!(" {currency}")).unwrap_or_default();
         format!("{}/{}{currency} a million", price.per_million.input, price.per_million.output)
@@ -180,10 +181,14 @@ fn offer(server: &RemoteStatus, columns: usize) -> String {
     match (server.model.as_deref().map(one_line), price) {
         (None, None) => "no price set".to_owned(),
         (None, Some(price)) => price,
-        (Some(model), None) => model,
+        (Some(model), None) => text::truncate_middle(&model, columns, skin.glyphs.ellipsis),
         (Some(model), Some(price)) => {
             let both = format!("{model}, {price}");
-            if text::width(&both) <= columns { both } else { model }
+            if text::width(&both) <= columns {
+                both
+            } else {
+                text::truncate_middle(&model, columns, skin.glyphs.ellipsis)
+            }
         }
     }
 }
@@ -204,7 +209,7 @@ fn other(lane: &LaneStatus, state: &State, skin: &Skin, columns: usize, now: Ins
                 spans.extend(consent(state, server, skin).into_iter().flatten());
                 let indent = head(skin.glyphs.ready).chars().count();
                 let offer =
-                    skin.dim(format!("{}{}", " ".repeat(indent), offer(server, columns.saturating_sub(indent))));
+                    skin.dim(format!("{}{}", " ".repeat(indent), offer(server, skin, columns.saturating_sub(indent))));
                 return vec![Line::from(spans), Line::from(offer)];
             }
             spans.push(skin.dim(short_provider(&lane.execution_provider)));
@@ -240,10 +245,22 @@ fn plural(count: usize, noun: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::super::super::event::Event;
-    use super::super::super::fixtures::{Desk, snapshot_with};
+    use super::super::super::fixtures::{Desk, snapshot_with, snapshot_with_server};
     use super::super::super::skin::test_skin;
     use super::*;
     use crate::engine::LaneId;
+
+    #[test]
+    fn a_server_s_long_name_is_told_with_both_ends() {
+        let server = |model: &str| RemoteStatus {
+            model: Some(model.into()),
+            ..snapshot_with_server().lanes.into_iter().find_map(|lane| lane.remote).unwrap()
+        };
+        let skin = test_skin();
+        assert_eq!(offer(&server("far-model"), &skin, 39), "far-model, 0.5/2 EUR a million");
+        assert_eq!(offer(&server("far-model"), &skin, 20), "far-model");
+        assert_eq!(offer(&server("a-model-with-a-long-name-7b-q4"), &skin, 20), "a-model-wi…ame-7b-q4");
+    }
 
     #[test]
     fn threads_that_were_tuned_say_so() {
