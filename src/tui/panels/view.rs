@@ -136,8 +136,8 @@ pub fn footer(state: &State, skin: &Skin, columns: usize) -> Option<Text> {
         (Context::Token, _) => vec![
             (pair((token(Step::Back), token(Step::On))), "token"),
             (token(Step::StallAfter), "stall"),
-            (pair((token(Step::AnswerBefore), token(Step::AnswerAfter))), "answer"),
             (chat(Action::Escape), "back"),
+            (pair((token(Step::AnswerBefore), token(Step::AnswerAfter))), "answer"),
             (pair((token(Step::First), token(Step::Last))), "ends"),
             (chat(Action::ZoomPanel), if state.is_zoomed() { "beside the text" } else { "zoom" }),
         ],
