@@ -17,7 +17,7 @@ pub struct Found {
     pub title: String,
     /// When it was written to; of a deleted one, when it was deleted.
     pub changed: DateTime<Utc>,
-    /// Without what was deleted.
+    /// On the way through it that is shown: other versions do not count, nor does what was deleted.
     pub messages: usize,
     /// Of the latest answer.
     pub model: String,
@@ -98,7 +98,7 @@ impl Library {
             id: entry.id.clone(),
             title: stored.tree.title().or_else(|| stored.tree.first_title()).unwrap_or_else(|| "(empty)".to_owned()),
             changed: entry.changed.into(),
-            messages: texts.len(),
+            messages: stored.tree.path().len(),
             model: model.unwrap_or_default(),
             snippet: None,
         };
@@ -232,7 +232,8 @@ mod tests {
         let row = &library.find("loire").unwrap()[0];
         let snippet = row.snippet.clone().unwrap();
         assert_eq!((snippet.text.as_str(), &snippet.text[snippet.at]), ("The LOIRE, and the Ångström", "LOIRE"));
-        assert_eq!((row.messages, row.model.as_str(), row.title.as_str()), (3, "test-model", "Name a river"));
+        // The question and one of its two answers.
+        assert_eq!((row.messages, row.model.as_str(), row.title.as_str()), (2, "test-model", "Name a river"));
         // What is written later is found, too.
         let mut file = store.open(&rivers).unwrap().unwrap();
         file.write(&mut text(2, "Garonne").line().into_bytes()).unwrap();

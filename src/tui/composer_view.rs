@@ -282,7 +282,7 @@ pub fn message(state: &State, skin: &Skin) -> Option<Text> {
 fn preview(state: &State, skin: &Skin) -> Text {
     let spans = match &state.preview.shown {
         Some(Ok(decision)) if !state.busy() => {
-            let mut spans = match too_long(decision, skin) {
+            let mut spans = match too_long(decision, false, skin) {
                 Some(spans) => spans,
                 None => {
                     let mut spans = count(decision, state.columns < 100, skin);
@@ -325,15 +325,16 @@ fn estimate(state: &State, skin: &Skin) -> Option<Vec<Span<'static>>> {
 }
 
 /// `8734 tokens, 1234 over the 7500 that cpu has beside an answer`, of a message that it can never hold.
-fn too_long(decision: &RoutingDecision, skin: &Skin) -> Option<Vec<Span<'static>>> {
+fn too_long(decision: &RoutingDecision, brief: bool, skin: &Skin) -> Option<Vec<Span<'static>>> {
     let (excess, room) = (decision.excess()?, decision.prompt_room());
+    let (before, behind) = if brief { ("of", "") } else { ("that", " has beside an answer") };
     Some(vec![
         skin.styled(skin.theme.error, decision.prompt_tokens.to_string()),
         skin.dim(" tokens, "),
         skin.styled(skin.theme.error, format!("{excess} over")),
-        skin.dim(format!(" the {room} that ")),
+        skin.dim(format!(" the {room} {before} ")),
         skin.styled(skin.theme.lane, decision.lane.name()),
-        skin.dim(" has beside an answer"),
+        skin.dim(behind),
     ])
 }
 
@@ -357,7 +358,7 @@ pub fn small_preview(state: &State, skin: &Skin) -> Option<Text> {
         spans.insert(0, skin.plain(" "));
         return Some(Line::from(spans));
     };
-    if let Some(mut spans) = too_long(decision, skin) {
+    if let Some(mut spans) = too_long(decision, true, skin) {
         spans.insert(0, skin.plain(" "));
         return Some(Line::from(spans));
     }

@@ -267,6 +267,14 @@ impl State {
         }
     }
 
+    /// The running or last answer, if the model that answers now gave it.
+    pub fn own_answer(&self) -> Option<&Answer> {
+        let model = self.snapshot().map(|snapshot| &snapshot.model);
+        let kept = self.chats.answered.and_then(|id| self.chats.tree.message(id)?.answer.as_ref());
+        let is_own = |answer: &&Answer| !answer.is_kept() || kept.map(|kept| &kept.model) == model;
+        self.answer.as_ref().filter(is_own)
+    }
+
     /// Nobody has said how long the context of the lane that answers is.
     pub fn assumes_context(&self) -> bool {
         let server = self.active_lane().and_then(|lane| lane.remote.as_ref());

@@ -54,7 +54,7 @@ pub fn status(state: &State, skin: &Skin, columns: usize) -> Text {
 fn figures(state: &State, skin: &Skin, gap: &str, columns: usize, labels: bool) -> Text {
     let mut parts: Vec<Text> = vec![Line::from(lane(state, skin))];
     if state.snapshot().is_some() {
-        let answer = state.answer.as_ref();
+        let answer = state.own_answer();
         let speed = answer.and_then(Answer::tokens_per_second).map(format::short_rate);
         let speed = [skin.figure(speed, 4), skin.dim(" tok/s")];
         if labels {

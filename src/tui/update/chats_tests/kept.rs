@@ -276,4 +276,9 @@ fn a_lane_that_is_not_here_any_more_is_not_the_one_that_answers() {
     other.news(News::Kept(Report::Opened(Box::new(opened("id", kept.file.tree())))));
     assert_eq!(other.desk.state.answer.as_ref().unwrap().lane, Some(LaneId::Npu));
     assert_eq!(other.desk.state.active_lane().map(|lane| lane.id), Some(LaneId::Cpu));
+    // Nor are the numbers of another model those of this one.
+    assert!(other.desk.state.own_answer().is_some());
+    let model = "another".to_owned();
+    other.desk.event(Event::Snapshot(EngineSnapshot { model, ..snapshot() }));
+    assert!(other.desk.state.own_answer().is_none());
 }
