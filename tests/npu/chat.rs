@@ -131,7 +131,7 @@ fn lane(chat: &Terminal) -> Pid {
 /// The conversation on a wide screen, its lines put together again.
 fn conversation(chat: &Terminal) -> String {
     let screen = chat.screen();
-    let left = screen.lines().filter_map(|line| line.split('│').next());
+    let left = screen.lines().filter_map(|line| line.split(['│', '├']).next());
     left.flat_map(str::split_whitespace).collect::<Vec<_>>().join(" ")
 }
 
