@@ -27,19 +27,18 @@ pub struct RaceScreen {
     pub focus: usize,
     /// The reader chose it.
     chosen: bool,
-    /// The verdict stands in the place of the texts.
-    pub reads_verdict: bool,
-    verdict: Verdict,
+    /// The page stands in the place of the texts.
+    pub reads_page: bool,
+    page: Page,
     /// It asks something new, which becomes part of the conversation.
     pub asks: bool,
 }
 
-/// The rows of the verdict as they were laid out last.
+/// What is cut elsewhere on the screen, to be read as a whole, as it was laid out last.
 #[derive(Debug, Clone, Copy, Default)]
-struct Verdict {
-    /// There is no room for all of them below the texts.
-    is_cut: bool,
-    /// The first one in view where it is read as a whole, and the last one that may be.
+struct Page {
+    has_rows: bool,
+    /// The first row in view, and the last one that may be.
     top: usize,
     last_top: usize,
 }
@@ -53,8 +52,8 @@ impl RaceScreen {
             texts,
             focus: 0,
             chosen: false,
-            reads_verdict: false,
-            verdict: Verdict::default(),
+            reads_page: false,
+            page: Page::default(),
             asks,
         }
     }
@@ -111,37 +110,37 @@ impl RaceScreen {
         self.focus = at.unwrap_or(self.focus);
     }
 
-    /// The reader looks at the next lane, or at the one before; behind the last one at the verdict, where that is cut.
+    /// The reader looks at the next lane, or at the one before; behind the last one at the page, where there is one.
     pub fn turn(&mut self, step: isize) {
         let lanes = self.race.racers.len();
-        let stops = (lanes + usize::from(self.verdict.is_cut)) as isize;
+        let stops = (lanes + usize::from(self.page.has_rows)) as isize;
         if stops > 0 {
-            let at = if self.reads_verdict { lanes } else { self.focus };
+            let at = if self.reads_page { lanes } else { self.focus };
             let next = (at as isize + step).rem_euclid(stops) as usize;
-            self.reads_verdict = next == lanes;
-            self.verdict.top = 0;
-            if !self.reads_verdict {
+            self.reads_page = next == lanes;
+            self.page.top = 0;
+            if !self.reads_page {
                 (self.focus, self.chosen) = (next, true);
             }
         }
     }
 
-    /// Whether the reader comes to the verdict next.
-    pub fn turns_to_verdict(&self) -> bool {
-        self.verdict.is_cut && !self.reads_verdict && self.focus + 1 == self.race.racers.len()
+    /// Whether the reader comes to the page next.
+    pub fn turns_to_page(&self) -> bool {
+        self.page.has_rows && !self.reads_page && self.focus + 1 == self.race.racers.len()
     }
 
-    /// So many rows of the verdict; there may be no room for them below the texts, and so much in place of them.
-    pub fn lay_out_verdict(&mut self, rows: usize, is_cut: bool, height: usize) {
-        self.verdict.is_cut = is_cut;
-        self.reads_verdict &= is_cut;
-        self.verdict.last_top = rows.saturating_sub(height);
-        self.verdict.top = self.verdict.top.min(self.verdict.last_top);
+    /// The page has so many rows, and there is room for `height` of them.
+    pub fn lay_out_page(&mut self, rows: usize, height: usize) {
+        self.page.has_rows = rows > 0;
+        self.reads_page &= rows > 0;
+        self.page.last_top = rows.saturating_sub(height);
+        self.page.top = self.page.top.min(self.page.last_top);
     }
 
-    /// The first row of the verdict that is in view.
-    pub fn verdict_top(&self) -> usize {
-        self.verdict.top
+    /// The first row of the page that is in view.
+    pub fn page_top(&self) -> usize {
+        self.page.top
     }
 
     /// The reader looks at the lane whose text stands there, if one does.
@@ -153,8 +152,8 @@ impl RaceScreen {
 
     /// Scrolls what the reader looks at.
     pub fn scroll_by(&mut self, rows: isize) {
-        if self.reads_verdict {
-            self.verdict.top = self.verdict.top.saturating_add_signed(rows).min(self.verdict.last_top);
+        if self.reads_page {
+            self.page.top = self.page.top.saturating_add_signed(rows).min(self.page.last_top);
         } else if let Some(text) = self.texts.get_mut(self.focus) {
             text.scroll_by(rows);
         }

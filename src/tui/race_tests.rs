@@ -458,6 +458,37 @@ fn lanes_side_by_side_and_three_of_them() {
 }
 
 #[test]
+fn a_question_that_is_cut_is_whole_behind_tab() {
+    const LONG: &str = "What is the capital of France, and which three things have made it so? Be short, please, \
+        and name the river that flows through it as well as its two islands.";
+    let asked = || {
+        let mut desk = Desk::ready();
+        start(&mut desk, &format!("/race {LONG}"));
+        desk
+    };
+    // One lane after the other is looked at, and then the page.
+    let page = |columns, rows| {
+        let mut desk = asked();
+        desk.event(Event::Resize { columns, rows });
+        let looks = (0..3).map(|_| {
+            let shown = super::view::tests::text(&super::view::tests::render(&mut desk, columns, rows));
+            desk.key(KeyCode::Tab);
+            shown
+        });
+        looks.collect::<Vec<String>>()
+    };
+    for (columns, rows) in [(120, 36), (80, 24), (50, 15)] {
+        let seen = page(columns, rows);
+        assert!(seen[1].contains("Tab question") || seen[1].contains("Tab the whole question"), "{}", seen[1]);
+        let words = |shown: &str| shown.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(words(&seen[2]).contains(LONG), "{}", seen[2]);
+    }
+    // One that stands in the title needs no page.
+    let mut desk = running();
+    assert!(!super::view::tests::text(&super::view::tests::render(&mut desk, 120, 36)).contains("question"));
+}
+
+#[test]
 fn a_verdict_that_is_cut_is_whole_behind_tab() {
     screens("race_verdict", || {
         let mut desk = over();

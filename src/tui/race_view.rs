@@ -1,7 +1,7 @@
 //! Draws a race, over the whole screen: a table of the lanes, what each of them says, and in the end the verdict.
 //!
 //! Side by side where there is room for two columns, one above the other on a screen of medium width, and on a small one
-//! the lane alone that the reader looks at.
+//! the lane alone that the reader looks at. A question or a verdict that is cut there is whole on a page of its own.
 
 use ratatui::Frame;
 use ratatui::buffer::Buffer;
@@ -13,25 +13,31 @@ use crate::race::verdict::{Measure, sentences};
 use crate::race::{Order, Racer, Standing, is_loading};
 
 use super::composer_view;
+use super::format;
 use super::keys::{Action, Context};
 use super::layout::Mode;
 use super::race::RaceScreen;
-use super::skin::{Skin, Text, pad_left, pad_right, width};
+use super::skin::{Skin, Text, pad_left, pad_right, rows_of, width};
 use super::state::State;
-use super::text::sanitize::one_line;
+use super::text::sanitize::{one_line, sanitize};
 use super::text::{self, wrap};
 use super::transcript;
 
 /// A column of text that is narrower is hard to read.
 const LEAST_COLUMN: u16 = 30;
 
+/// Below so many columns the title has no room for more than the race, and keys are named in short.
+const NARROW: usize = 60;
+
+/// Characters of the question that its page shows at most: it is wrapped for each frame.
+const MOST_ASKED: usize = 10_000;
+
 pub fn draw(state: &mut State, skin: &Skin, frame: &mut Frame<'_>) {
     let Some(parts) = Parts::new(state, skin, frame.area()) else { return };
     let (unfolded, source) = (state.conversation.is_unfolded(), state.conversation.shows_source());
     if let Some(screen) = &mut state.race {
         state.dirty |= screen.lay_out(&parts.bodies(), unfolded, source);
-        let height = usize::from(below(parts.place, 1).height);
-        screen.lay_out_verdict(parts.said.len(), parts.is_cut, height);
+        screen.lay_out_page(parts.page.len(), below(parts.place, 1).height.into());
     }
     parts.draw(state, skin, frame.buffer_mut());
 }
@@ -43,14 +49,13 @@ struct Parts {
     top: Vec<Text>,
     /// How each lane stands.
     states: Vec<String>,
-    /// All of the verdict.
-    said: Vec<Text>,
-    /// There is no room for it below the texts.
-    is_cut: bool,
-    /// What of it stands above the footer, below a rule.
+    /// What of the verdict stands above the footer, below a rule.
     verdict: Vec<Text>,
+    /// What the page has, and all of it: what there is no room for elsewhere.
+    page_name: &'static str,
+    page: Vec<Text>,
     has_footer: bool,
-    /// Of the texts, or of the verdict where that is read as a whole.
+    /// Of the texts, or of the page where that is read.
     place: Rect,
     /// A lane's heading and its text, by the lane's number.
     texts: Vec<(usize, Rect)>,
@@ -64,7 +69,8 @@ impl Parts {
         let mode = Mode::of(area.width, area.height);
         let columns = usize::from(area.width);
         let has_why = area.height >= 12;
-        let mut top = vec![title(state, screen, skin, columns, has_why)];
+        let (title, is_asked_whole) = title(state, screen, skin, columns, has_why);
+        let mut top = vec![title];
         if let (Order::InTurn { why }, true) = (&screen.race.start.order, has_why) {
             let mut why = format!(" one after the other: {}", one_line(why));
             if text::width(&why) > columns {
@@ -80,14 +86,27 @@ impl Parts {
         rest.height -= u16::from(has_footer);
         let said = verdict_lines(screen, skin, columns);
         let mut verdict = below_texts(&said, usize::from(rest.height) / 2, skin, columns);
-        let is_cut = !said.is_empty() && verdict.len() < said.len() + 1;
-        let reads_verdict = screen.reads_verdict && is_cut;
-        if reads_verdict {
+        let is_said_whole = said.len() < verdict.len().max(1);
+        let page_name = match (is_asked_whole, is_said_whole) {
+            (false, false) => "question, verdict",
+            (false, true) => "question",
+            (true, _) => "verdict",
+        };
+        let mut page = Vec::new();
+        if !is_asked_whole {
+            page.extend(question_lines(&screen.race.start.prompt, skin, columns));
+        }
+        if !is_said_whole {
+            let gap = if page.is_empty() { None } else { Some(Line::default()) };
+            page.extend(gap.into_iter().chain(said));
+        }
+        let reads_page = screen.reads_page && !page.is_empty();
+        if reads_page && !is_said_whole {
             verdict.clear();
         }
         let place = Rect { height: rest.height - verdict.len() as u16, ..rest };
-        let (texts, beside) = if reads_verdict { (Vec::new(), false) } else { divide(place, screen, mode) };
-        Some(Self { area, top, states, said, is_cut, verdict, has_footer, place, texts, beside })
+        let (texts, beside) = if reads_page { (Vec::new(), false) } else { divide(place, screen, mode) };
+        Some(Self { area, top, states, verdict, page_name, page, has_footer, place, texts, beside })
     }
 
     /// Where the texts themselves stand, below their headings.
@@ -103,12 +122,12 @@ impl Parts {
         for (y, line) in (area.y..area.bottom()).zip(&self.top) {
             buffer.set_line(area.x, y, line, area.width);
         }
-        let footer = self.has_footer.then(|| footer_line(state, screen, skin, area.width.into()));
+        let footer = self.has_footer.then(|| footer_line(state, screen, self.page_name, skin, area.width.into()));
         for (y, line) in (self.place.bottom()..area.bottom()).zip(self.verdict.iter().chain(&footer)) {
             buffer.set_line(area.x, y, line, area.width);
         }
-        if screen.reads_verdict {
-            draw_verdict(screen, &self.said, skin, self.place, buffer);
+        if screen.reads_page {
+            self.draw_page(screen, skin, buffer);
         }
         let unfolded = state.conversation.is_unfolded();
         for (index, area) in &self.texts {
@@ -127,6 +146,21 @@ impl Parts {
             }
         }
     }
+
+    /// What is cut elsewhere, in place of the texts.
+    fn draw_page(&self, screen: &RaceScreen, skin: &Skin, buffer: &mut Buffer) {
+        let (area, body) = (self.place, below(self.place, 1));
+        let top = screen.page_top();
+        let heading = Line::from(vec![
+            skin.styled(skin.theme.border, skin.glyphs.rule(1)),
+            skin.styled(skin.theme.accent, format!("{} {} ", skin.glyphs.prompt, self.page_name)),
+        ]);
+        let more = rows_below(self.page.len().saturating_sub(top + usize::from(body.height)), skin);
+        buffer.set_line(area.x, area.y, &rule_before(heading, more, skin, area.width.into()), area.width);
+        for (y, line) in (body.y..body.bottom()).zip(self.page.iter().skip(top)) {
+            buffer.set_line(body.x, y, line, body.width);
+        }
+    }
 }
 
 fn below(area: Rect, rows: u16) -> Rect {
@@ -134,27 +168,47 @@ fn below(area: Rect, rows: u16) -> Rect {
     Rect { y: area.y + rows, height: area.height - rows, ..area }
 }
 
-/// Says how the lanes run, unless the line below does.
-fn title(state: &State, screen: &RaceScreen, skin: &Skin, columns: usize, has_why: bool) -> Text {
+/// Says how the lanes run, unless the line below does; and whether all of the question stands in it.
+fn title(state: &State, screen: &RaceScreen, skin: &Skin, columns: usize, has_why: bool) -> (Text, bool) {
     let start = &screen.race.start;
-    let mut left = vec![
-        skin.styled(skin.theme.accent, " ortalk"),
-        skin.styled(skin.theme.strong, format!("  {}", one_line(&start.model))),
-        skin.dot(),
-        skin.plain("race"),
-        skin.dot(),
-        skin.dim(one_line(&start.prompt.chars().take(400).collect::<String>())),
-    ];
-    if let Some(replay) = &state.replay {
-        left.insert(1, skin.styled(skin.theme.warning, format!("  {}", replay.label())));
+    let mut left = Vec::new();
+    if columns >= NARROW {
+        left.push(skin.styled(skin.theme.accent, " ortalk"));
     }
+    if let Some(replay) = &state.replay {
+        let space = if left.is_empty() { " " } else { "  " };
+        left.push(skin.styled(skin.theme.warning, format!("{space}{}", replay.label())));
+    }
+    if columns >= NARROW {
+        left.extend([skin.styled(skin.theme.strong, format!("  {}", one_line(&start.model))), skin.dot()]);
+    } else {
+        left.push(if left.is_empty() { skin.plain(" ") } else { skin.dot() });
+    }
+    let question = one_line(&start.prompt.chars().take(columns * 2).collect::<String>());
+    left.extend([skin.plain("race"), skin.dot(), skin.dim(question)]);
     let how = match (&start.order, columns) {
-        (_, ..60) => "",
+        (_, ..NARROW) => "",
         (Order::SideBySide, _) => "side by side ",
         (Order::InTurn { .. }, _) if has_why => "",
         (Order::InTurn { .. }, _) => "one after the other ",
     };
-    skin.spread(Line::from(left), Line::from(skin.dim(how)), columns)
+    let left = Line::from(left);
+    let gap = if how.is_empty() { 0 } else { 2 };
+    let is_one_line = !start.prompt.trim().contains('\n') && start.prompt.chars().nth(columns * 2).is_none();
+    let is_whole = is_one_line && width(&left) + gap + how.len() <= columns;
+    (skin.spread(left, Line::from(skin.dim(how)), columns), is_whole)
+}
+
+/// What was asked, as it was written.
+fn question_lines(prompt: &str, skin: &Skin, columns: usize) -> Vec<Text> {
+    let shown: String = prompt.chars().take(MOST_ASKED).collect();
+    let rows = rows_of(sanitize(&shown).trim(), columns.saturating_sub(2));
+    let mut lines: Vec<Text> = rows.into_iter().map(|row| Line::from(skin.plain(format!(" {row}")))).collect();
+    if shown.len() < prompt.len() {
+        let more = format::bytes((prompt.len() - shown.len()) as u64);
+        lines.push(Line::from(skin.dim(format!(" and {more} more"))));
+    }
+    lines
 }
 
 /// The measures that there is room for, with their columns.
@@ -193,7 +247,11 @@ fn table_lines(state: &State, screen: &RaceScreen, lines: &[table::Line], skin: 
     let mut head = format!("{}{}", " ".repeat(NAME), heads.collect::<String>());
     if has_state(columns) && is_narrow {
         head += &pad_left("took", STATE);
-        head += if lines.iter().any(|line| line.lead.is_some()) { "  tok/s" } else { "" };
+    }
+    // What a lane leads in.
+    let lead = "  tok/s";
+    if is_narrow && text::width(&head) + lead.len() <= columns && lines.iter().any(|line| line.lead.is_some()) {
+        head += lead;
     }
     let mut out = vec![skin.fit(Line::from(skin.dim(head)), columns)];
     let over = screen.is_over();
@@ -308,21 +366,6 @@ fn below_texts(said: &[Text], most: usize, skin: &Skin, columns: usize) -> Vec<T
     std::iter::once(rule).chain(said[..shown].iter().cloned()).collect()
 }
 
-/// All of the verdict, in place of the texts.
-fn draw_verdict(screen: &RaceScreen, said: &[Text], skin: &Skin, area: Rect, buffer: &mut Buffer) {
-    let body = below(area, 1);
-    let top = screen.verdict_top();
-    let heading = Line::from(vec![
-        skin.styled(skin.theme.border, skin.glyphs.rule(1)),
-        skin.styled(skin.theme.accent, format!("{} verdict ", skin.glyphs.prompt)),
-    ]);
-    let more = rows_below(said.len().saturating_sub(top + usize::from(body.height)), skin);
-    buffer.set_line(area.x, area.y, &rule_before(heading, more, skin, area.width.into()), area.width);
-    for (y, line) in (body.y..body.bottom()).zip(said.iter().skip(top)) {
-        buffer.set_line(body.x, y, line, body.width);
-    }
-}
-
 /// How many rows there are below those in view.
 fn rows_below(rows: usize, skin: &Skin) -> String {
     if rows == 0 { String::new() } else { format!(" {} {rows} ", skin.glyphs.down) }
@@ -336,11 +379,18 @@ fn rule_before(mut heading: Text, more: String, skin: &Skin, columns: usize) -> 
     skin.fit(heading, columns)
 }
 
-fn footer_line(state: &State, screen: &RaceScreen, skin: &Skin, columns: usize) -> Text {
+fn footer_line(state: &State, screen: &RaceScreen, page_name: &str, skin: &Skin, columns: usize) -> Text {
     if let Some(message) = composer_view::message(state, skin) {
         return skin.fit(message, columns);
     }
-    let gap = " ".repeat(if columns < 60 { 2 } else { 3 });
+    let is_narrow = columns < NARROW;
+    let gap = " ".repeat(if is_narrow { 2 } else { 3 });
+    let next = match (screen.turns_to_page(), is_narrow) {
+        (true, true) => page_name.to_owned(),
+        (true, false) => format!("the whole {page_name}"),
+        (false, true) => "other lane".to_owned(),
+        (false, false) => "the other lane".to_owned(),
+    };
     if let Some(replay) = &state.replay {
         let key = |context, action| state.keys.key(context, action);
         let keys = [
@@ -348,7 +398,7 @@ fn footer_line(state: &State, screen: &RaceScreen, skin: &Skin, columns: usize) 
                 key(Context::Replay, Action::Pause).filter(|_| !replay.over),
                 if replay.paused { "go on" } else { "stop" },
             ),
-            (key(Context::Compose, Action::NextPanel), "other lane"),
+            (key(Context::Compose, Action::NextPanel), &next),
             (key(Context::Compose, Action::PageUp), "scroll"),
             (key(Context::Compose, Action::Interrupt), "twice: leave"),
         ];
@@ -357,21 +407,14 @@ fn footer_line(state: &State, screen: &RaceScreen, skin: &Skin, columns: usize) 
     }
     let lane = screen.focused().map_or("", |racer| racer.entrant.lane.name());
     let keeps = screen.asks && screen.focused().is_some_and(|racer| racer.done().next().is_some());
-    let is_narrow = columns < 60;
     let leave = match (keeps, is_narrow) {
         (true, false) => format!("go on with the answer of {lane}"),
         (true, true) => format!("keep {lane}"),
         (false, _) => "back to the chat".to_owned(),
     };
     let first = if screen.is_over() { ("Enter", leave) } else { ("Esc", "cancel".to_owned()) };
-    let next = match (screen.turns_to_verdict(), is_narrow) {
-        (true, true) => "verdict",
-        (true, false) => "the whole verdict",
-        (false, true) => "other lane",
-        (false, false) => "the other lane",
-    };
-    let others = [("Tab", next), (if is_narrow { "PgDn" } else { "PgUp PgDn" }, "scroll")];
-    let others = others.map(|(key, what)| (key.to_owned(), what.to_owned()));
+    let scroll = if is_narrow { "PgDn" } else { "PgUp PgDn" };
+    let others = [("Tab".to_owned(), next), (scroll.to_owned(), "scroll".to_owned())];
     keys_line(std::iter::once((first.0.to_owned(), first.1)).chain(others), &gap, skin, columns)
 }
 
