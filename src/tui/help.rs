@@ -106,6 +106,8 @@ fn groups(keys: &Keymap, is_searched: bool, skin: &Skin) -> Vec<(String, Vec<Ent
         nameless(glyphs.open, "the open panel, the chosen token".to_owned()),
         nameless(&glyphs.parts.join(""), "system, history, prompt, answer".to_owned()),
         nameless(glyphs.limit, "how much the NPU holds".to_owned()),
+        nameless(glyphs.best, "the best of a race".to_owned()),
+        nameless(glyphs.leads, "so many times the other lane".to_owned()),
         nameless(&both(glyphs.previous, glyphs.next), "around a version's number".to_owned()),
         nameless(&both(glyphs.up, glyphs.down), "there is more above, below".to_owned()),
     ];

@@ -119,8 +119,8 @@ fn on_generation(state: &mut State, event: GenerationEvent, now: Instant, effect
         GenerationEvent::ContextTrimmed(trim) => {
             let messages = if trim.dropped_messages == 1 { "message was" } else { "messages were" };
             let text = format!(
-                "The oldest {} {messages} left out of the prompt: {} tokens became {}, the context holds {}.",
-                trim.dropped_messages, trim.tokens_before, trim.tokens_after, trim.context_limit
+                "The oldest {} {messages} left out of the prompt, which has {} of {} tokens now; the context holds {}.",
+                trim.dropped_messages, trim.tokens_after, trim.tokens_before, trim.context_limit
             );
             answer.block += 1;
             state.conversation.notice_above(block, Level::Warning, &text);

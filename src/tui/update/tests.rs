@@ -245,7 +245,7 @@ fn notices_stand_above_the_answer_and_the_answer_goes_on() {
     desk.token("two");
     let texts = texts(&desk);
     assert_eq!(texts.len(), 3);
-    assert!(texts[1].contains("9000 tokens became 7000"));
+    assert!(texts[1].contains("7000 of 9000 tokens now"));
     assert_eq!(texts[2], "one two");
 }
 
