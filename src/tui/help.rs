@@ -31,12 +31,12 @@ struct Entry {
     name: String,
 }
 
-/// What fits the filter, in groups. While something is searched for, it is told what the settings call
-/// an action, and what a command takes.
-pub fn lines(keys: &Keymap, filter: &str, skin: &Skin, columns: usize) -> Vec<Text> {
+/// What fits the filter, in groups, the keys of `place` first. While something is searched for, it is told what the
+/// settings call an action, and what a command takes.
+pub fn lines(keys: &Keymap, place: Context, filter: &str, skin: &Skin, columns: usize) -> Vec<Text> {
     let mut lines = Vec::new();
     let is_searched = !filter.trim().is_empty();
-    for (title, entries) in groups(keys, is_searched, skin) {
+    for (title, entries) in groups(keys, place, is_searched, skin) {
         let fits = |entry: &Entry| matches(filter, &[&entry.sign, &entry.help, &entry.name, &title]);
         let entries: Vec<Entry> = entries.into_iter().filter(fits).collect();
         if entries.is_empty() {
@@ -57,8 +57,8 @@ pub fn lines(keys: &Keymap, filter: &str, skin: &Skin, columns: usize) -> Vec<Te
 }
 
 /// Every key is in one of them: beside its action, or among the further keys.
-fn groups(keys: &Keymap, is_searched: bool, skin: &Skin) -> Vec<(String, Vec<Entry>)> {
-    let mut contexts: Vec<Context> = Vec::new();
+fn groups(keys: &Keymap, place: Context, is_searched: bool, skin: &Skin) -> Vec<(String, Vec<Entry>)> {
+    let mut contexts = vec![place];
     for row in keys.rows() {
         if !contexts.contains(&row.context) {
             contexts.push(row.context);
@@ -200,7 +200,7 @@ mod tests {
 
     #[test]
     fn every_key_of_the_table_is_listed() {
-        let lines = lines(&Keymap::default(), "", &test_skin(), 300);
+        let lines = lines(&Keymap::default(), Context::Compose, "", &test_skin(), 300);
         let text: Vec<String> =
             lines.iter().map(|line| line.spans.iter().map(|span| span.content.as_ref()).collect()).collect();
         let listed = text.join("\n");

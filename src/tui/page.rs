@@ -4,14 +4,15 @@ use ratatui::text::Line;
 
 use super::help;
 use super::keymap::Keymap;
-use super::keys::Action;
+use super::keys::{Action, Context};
 use super::picker::typed_line;
 use super::skin::{Skin, Text};
 use super::text::{sanitize, wrap};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Content {
-    Help,
+    /// The keys of the place that it was asked for from stand first.
+    Help(Context),
     /// The end of the log, the newest line last.
     Log(Vec<String>),
 }
@@ -25,8 +26,8 @@ pub struct Page {
 }
 
 impl Page {
-    pub fn help() -> Self {
-        Self { content: Content::Help, filter: String::new(), top: 0 }
+    pub fn help(place: Context) -> Self {
+        Self { content: Content::Help(place), filter: String::new(), top: 0 }
     }
 
     /// Opens at its end.
@@ -36,7 +37,7 @@ impl Page {
     }
 
     pub fn is_help(&self) -> bool {
-        self.content == Content::Help
+        matches!(self.content, Content::Help(_))
     }
 
     pub fn search(&mut self, text: &str) {
@@ -61,7 +62,7 @@ impl Page {
     /// What stands above the text: what it is, and what is searched for.
     pub fn heading(&self, keys: &Keymap, skin: &Skin, columns: usize) -> Text {
         let title = match &self.content {
-            Content::Help => "help",
+            Content::Help(_) => "help",
             Content::Log(_) => "log",
         };
         let mut left = vec![skin.styled(skin.theme.strong, title), skin.plain(" ")];
@@ -76,7 +77,7 @@ impl Page {
 
     pub fn lines(&self, keys: &Keymap, skin: &Skin, columns: usize) -> Vec<Text> {
         let mut lines = match &self.content {
-            Content::Help => help::lines(keys, &self.filter, skin, columns),
+            Content::Help(place) => help::lines(keys, *place, &self.filter, skin, columns),
             Content::Log(log) => log
                 .iter()
                 .filter(|line| matches(&self.filter, &[line]))
@@ -123,14 +124,23 @@ mod tests {
     }
 
     #[test]
+    fn the_help_begins_with_the_keys_of_the_place_it_was_asked_for_from() {
+        for place in [Context::Compose, Context::Message, Context::Token] {
+            let shown = shown(&Page::help(place), 80);
+            assert_eq!(shown[0], place.title());
+            assert_eq!(shown.iter().filter(|line| *line == place.title()).count(), 1);
+        }
+    }
+
+    #[test]
     fn the_help_finds_keys_commands_and_the_names_of_actions() {
-        let mut page = Page::help();
+        let mut page = Page::help(Context::Compose);
         page.search("send the");
         assert!(shown(&page, 80).iter().any(|line| line.starts_with("Enter") && line.contains("send")));
-        let mut page = Page::help();
+        let mut page = Page::help(Context::Compose);
         page.search("kill-line-end");
         assert!(shown(&page, 78).iter().any(|line| line.starts_with("Ctrl-K") && line.ends_with("kill-line-end")));
-        let mut page = Page::help();
+        let mut page = Page::help(Context::Compose);
         page.search("/clear");
         assert!(shown(&page, 80).iter().any(|line| line.starts_with("/clear")));
     }

@@ -39,7 +39,7 @@ pub(super) fn run_command(state: &mut State, now: Instant, effects: &mut Vec<Eff
         Typed::Quit => effects.push(Effect::Quit(Exit::Quit)),
         Typed::Help => {
             state.composer.take();
-            state.overlay = Some(Overlay::Page(Page::help()));
+            state.overlay = Some(Overlay::Page(Page::help(Context::Compose)));
         }
         Typed::Log => {
             state.composer.take();

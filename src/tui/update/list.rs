@@ -87,7 +87,8 @@ fn act_on_page(state: &mut State, action: Action) -> bool {
 
 pub fn open_help(state: &mut State) {
     let is_open = state.page().is_some_and(Page::is_help);
-    state.overlay = (!is_open).then(|| Overlay::Page(Page::help()));
+    let place = state.context();
+    state.overlay = (!is_open).then(|| Overlay::Page(Page::help(place)));
 }
 
 pub fn show_log(state: &mut State, result: Result<String, String>) {

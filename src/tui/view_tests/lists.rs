@@ -1,10 +1,12 @@
 //! Help, log, the palette and the lists to choose from.
 
-use crossterm::event::KeyCode;
+use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
 use super::super::super::event::Event;
 use super::super::super::fixtures::Desk;
+use super::super::super::skin::test_skin;
 use super::screens;
+use crate::engine::FinishReason;
 
 #[test]
 fn help() {
@@ -13,6 +15,18 @@ fn help() {
         desk.key(KeyCode::F(1));
         desk
     });
+}
+
+#[test]
+fn help_on_a_message() {
+    let mut desk = Desk::ready();
+    desk.stream();
+    desk.finish(FinishReason::Stop);
+    desk.event(Event::Key(KeyEvent::new(KeyCode::Up, KeyModifiers::ALT)));
+    desk.key(KeyCode::F(1));
+    let page = desk.state.page().unwrap();
+    let shown = page.lines(&desk.state.keys, &test_skin(), 80);
+    assert_eq!(shown[0].to_string(), "keys on a message");
 }
 
 #[test]
