@@ -138,7 +138,9 @@ fn no_size_panics() {
     desk.event(Event::FolderListed { folder: String::new(), paths });
     for columns in (0..12).chain([20, 44, 59, 60, 80, 99, 100, 120, 250]) {
         for rows in (0..12).chain([15, 16, 17, 18, 20, 24, 30, 36, 80]) {
-            for overlay in [None, Some(Overlay::Page(Page::help(Context::Compose))), Some(Overlay::Panel(Panel::Latency))] {
+            for overlay in
+                [None, Some(Overlay::Page(Page::help(Context::Compose))), Some(Overlay::Panel(Panel::Latency))]
+            {
                 desk.state.overlay = overlay;
                 render(&mut desk, columns, rows);
             }
